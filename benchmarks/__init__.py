@@ -1,0 +1,1 @@
+"""Sentences to per-run times to statistics to verdict to report."""

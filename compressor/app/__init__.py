@@ -1,0 +1,1 @@
+"""Where all parts meet: stages are registered, the Python API and the command line."""

@@ -1,0 +1,1 @@
+"""The four values that travel (checkpoint, artifact, measurement, verdict) and what keeps them honest on disk."""

@@ -1,0 +1,214 @@
+"""An artifact: a folder an app or a device can use as it is, with a manifest that proves every file in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from compressor.core.errors import ArtifactError
+from compressor.core.folders import MARKER, write_json
+from compressor.core.hashing import combine, file_hashes, sha256_file
+from compressor.core.schema import Record
+
+Format = Literal["onnx", "tflite", "tensorrt"]
+Precision = Literal["fp32", "fp16", "int8", "mixed"]
+FORMATS: tuple[Format, ...] = ("onnx", "tflite", "tensorrt")
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
+
+MANIFEST = "manifest.json"
+IO = "io.json"
+PARITY = "parity.json"
+LABELS = "labels.txt"
+CARD = "README.md"
+
+
+class TensorSpec(Record):
+    """One input or output; a dynamic dimension has a name instead of a number."""
+
+    name: str
+    dtype: Literal["int32", "int64", "float32", "float16", "int8", "uint8"]
+    shape: tuple[int | str, ...]
+
+
+class Signature(Record):
+    """The inputs and outputs of one entry point, read back from the converted file.
+
+    ``key`` names the entry point where the format has several (a TFLite signature, a TensorRT profile).
+    ``length`` is its number of tokens, None where it is dynamic. Input names are the canonical ones
+    (``input_ids``, ``attention_mask``, ``token_type_ids``) whatever the file calls them: ``TensorSpec.name`` is the
+    file's own name and ``roles`` maps canonical name to it.
+    """
+
+    key: str | None = None
+    length: int | None = None
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    roles: dict[str, str]
+
+
+class IOSpec(Record):
+    """``io.json``: everything an app must know to feed the model and read its answer."""
+
+    schema_version: Literal[1] = 1
+    task: Literal["text-classification"] = "text-classification"
+    text_columns: int = Field(default=1, ge=1, le=2)
+    max_tokens: int
+    lengths: tuple[int, ...]
+    """Ascending length buckets; a sentence runs at the smallest that holds it. Empty: any length up to ``max_tokens``."""
+    pad_id: int
+    signatures: tuple[Signature, ...]
+    activation: Literal["softmax", "sigmoid", "identity"] = "softmax"
+
+
+class ModelStatistics(Record):
+    """What was found in a converted file."""
+
+    format: Format
+    precision: Precision
+    size_bytes: int
+    unique_parameter_bytes: int
+    parameters: int
+    lengths: tuple[int, ...]
+    operators: dict[str, int]
+    gemm_types: dict[str, int]
+    opset: int | None = None
+
+
+class Manifest(Record):
+    """``manifest.json``: what the artifact is, from what it was made, and the hash of every file."""
+
+    schema_version: Literal[1] = 1
+    format: Format
+    precision: Precision
+    """As read back from the file, never the request."""
+    compute_precision: str
+    """What the usual runtime of the format computes in on a CPU, e.g. ``fp32`` for an FP16 file in ONNX Runtime."""
+    method: str | None = None
+    model_file: str
+    model_files: tuple[str, ...]
+    """All files that make up the model (external data, build inputs); their sum is the artifact's size."""
+    statistics: ModelStatistics
+    source: dict[str, str]
+    """``checkpoint`` (hash), ``name``, and, for an artifact made from another one, ``parent`` (hash)."""
+    reference: dict[str, float] = Field(default_factory=dict)
+    """Metrics on the evaluation data: ``teacher``, ``checkpoint``, ``artifact`` (fractions), ``examples``."""
+    attempts: tuple[dict[str, Any], ...] = ()
+    """Every rung of the precision ladder that was tried: precision, metric, drop in points, accepted, reason."""
+    rebuild: dict[str, Any] = Field(default_factory=dict)
+    """The settings that make this artifact again."""
+    versions: dict[str, str]
+    machine: dict[str, str]
+    notes: tuple[str, ...] = ()
+    files: dict[str, str]
+    """Relative path to SHA-256, of every file but the manifest itself and the marker."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """An artifact folder whose manifest and ``io.json`` were read."""
+
+    path: Path
+    manifest: Manifest
+    io: IOSpec
+
+    @classmethod
+    def load(cls, path: Path, *, verify: bool = True) -> Artifact:
+        """Reads an artifact folder.
+
+        Args:
+            path: the folder.
+            verify: compare every file's hash with the manifest's.
+
+        Raises:
+            ArtifactError: no manifest, a manifest of another schema, or a file that is missing, added or altered.
+        """
+        if not (path / MANIFEST).is_file():
+            raise ArtifactError(
+                f"{path} holds no {MANIFEST}; expected an artifact folder",
+                remedy="make one with 'compressor convert MODEL --to onnx -o DIR'",
+            )
+        try:
+            manifest = Manifest.model_validate_json((path / MANIFEST).read_bytes())
+            io = IOSpec.model_validate_json((path / IO).read_bytes())
+        except (OSError, ValidationError) as error:
+            raise ArtifactError(f"{path}: manifest or {IO} cannot be read: {error}", remedy="convert again") from error
+        artifact = cls(path.resolve(), manifest, io)
+        if verify:
+            artifact.verify()
+        return artifact
+
+    def verify(self) -> None:
+        """Raises ArtifactError when a file is missing, added or altered since the artifact was made."""
+        found = file_hashes(self.path, exclude={MARKER})
+        found.pop(MANIFEST, None)
+        expected = self.manifest.files
+        for name in sorted(expected.keys() | found.keys()):
+            if found.get(name) != expected.get(name):
+                state = "missing" if name not in found else "unexpected" if name not in expected else "altered"
+                raise ArtifactError(
+                    f"{self.path / name} is {state}: its SHA-256 is {found.get(name, 'none')[:12]}, "
+                    f"the manifest says {expected.get(name, 'none')[:12]}",
+                    remedy="an artifact is never edited: copy it again, or convert again",
+                )
+
+    @property
+    def model_path(self) -> Path:
+        """The file a runtime loads."""
+        return self.path / self.manifest.model_file
+
+    @property
+    def hash(self) -> str:
+        """One hash over all files of the artifact."""
+        return combine(self.manifest.files)
+
+    @property
+    def name(self) -> str:
+        """The folder's name, e.g. ``tflite-int8``."""
+        return self.path.name
+
+    @property
+    def size_mb(self) -> float:
+        """Model files only, in units of 10^6 bytes."""
+        return self.manifest.statistics.size_bytes / 1e6
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Label names in the order of the logits."""
+        return tuple((self.path / LABELS).read_text(encoding="utf-8").splitlines())
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Writes the manifest with the hashes of all files now in ``folder``; call it last."""
+    hashes = file_hashes(folder, exclude={MARKER})
+    hashes.pop(MANIFEST, None)
+    write_json(folder / MANIFEST, manifest.model_copy(update={"files": hashes}).model_dump(mode="json"))
+
+
+def model_size_bytes(folder: Path, names: tuple[str, ...]) -> int:
+    """Returns the bytes of the named files in ``folder``."""
+    return sum((folder / name).stat().st_size for name in names)
+
+
+__all__ = [
+    "CARD",
+    "FORMATS",
+    "IO",
+    "LABELS",
+    "MANIFEST",
+    "PARITY",
+    "PRECISIONS",
+    "Artifact",
+    "Format",
+    "IOSpec",
+    "Manifest",
+    "ModelStatistics",
+    "Precision",
+    "Signature",
+    "TensorSpec",
+    "model_size_bytes",
+    "sha256_file",
+    "write_manifest",
+]

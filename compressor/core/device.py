@@ -1,0 +1,46 @@
+"""What a device can do, as plain data, and what a device lets us ask about time."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pydantic import Field
+
+from compressor.core.artifact import Format, Precision
+from compressor.core.schema import Record
+
+
+class Illegal(Record):
+    """A combination the device cannot run (or runs slower than the safer one), with the reason."""
+
+    format: Format
+    precision: Precision | None = None
+    """None: every precision of the format."""
+    reason: str
+    instead: str
+
+
+class DeviceProfile(Record):
+    """One kind of device; YAML files in ``devices/profiles/`` hold them."""
+
+    name: str
+    title: str
+    kind: str
+    """``host``, ``android``, ``linux-arm64`` or ``jetson``."""
+    architecture: str
+    cpu_features: tuple[str, ...] = ()
+    formats: tuple[Format, ...]
+    ladder: tuple[Precision, ...] = ("int8", "fp16", "fp32")
+    """Precisions in the order in which they are tried, smallest first."""
+    illegal: tuple[Illegal, ...] = ()
+    tensorrt: str | None = None
+    """Version range the device's own software brings, e.g. ``10.3`` (JetPack 6.1)."""
+    sources: tuple[str, ...] = Field(default=())
+
+
+class LatencyModel(Protocol):
+    """Predicts a model's time on a device from its shape; pruning to milliseconds asks it."""
+
+    def predict_ms(self, layers: int, heads: int, intermediate: int, tokens: int) -> float:
+        """Returns the predicted inference time of one sentence in milliseconds."""
+        ...

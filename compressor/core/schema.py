@@ -1,0 +1,11 @@
+"""The one base for every file this project reads or writes as structured data."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Record(BaseModel):
+    """A frozen, strict, keyword-only record: an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())

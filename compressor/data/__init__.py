@@ -1,0 +1,1 @@
+"""Labelled text: reading it, generating the demo's, batching it."""

@@ -1,0 +1,74 @@
+"""What the project may ask of a model's architecture; nothing else asks a model for its class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerPaths:
+    """Module paths inside one encoder layer, relative to it."""
+
+    query: str
+    key: str
+    value: str
+    attention_output: str
+    intermediate: str
+    output: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FamilyAdapter:
+    """Plain answers about one architecture family; paths are relative to the whole (task) model."""
+
+    model_type: str
+    layers: str
+    """Path of the list of encoder layers; in a sharing family, of the list of *stored* layers."""
+    layer: LayerPaths
+    word_embeddings: str
+    position_embeddings: str | None
+    has_token_types: bool
+    position_offset: int = 0
+    """Rows of the position table before the first token's; RoBERTa's ids start at ``padding_idx + 1`` = 2."""
+    hidden_size_key: str = "hidden_size"
+    layers_key: str = "num_hidden_layers"
+    heads_key: str = "num_attention_heads"
+    intermediate_key: str = "intermediate_size"
+    shares_layers: bool = False
+    """True where one stored layer is applied several times (ALBERT)."""
+    can_copy_layers: bool = True
+    """A student of the same family may be made by copying layers."""
+
+    def max_tokens(self, config: Any) -> int:
+        """Returns how many tokens fit, specials included: 512 for a RoBERTa whose config says 514."""
+        return int(config.max_position_embeddings) - self.position_offset
+
+    def takes_token_types(self, config: Any) -> bool:
+        """Returns whether a graph of this model reads ``token_type_ids``."""
+        return self.has_token_types and int(getattr(config, "type_vocab_size", 0)) > 0
+
+    def num_layers(self, config: Any) -> int:
+        """Returns the encoder's depth (applied layers)."""
+        return int(getattr(config, self.layers_key))
+
+    def hidden_size(self, config: Any) -> int:
+        """Returns the width of the hidden states."""
+        return int(getattr(config, self.hidden_size_key))
+
+    def num_heads(self, config: Any) -> int:
+        """Returns the number of attention heads per layer."""
+        return int(getattr(config, self.heads_key))
+
+    def intermediate_size(self, config: Any) -> int:
+        """Returns the inner width of the feed-forward network."""
+        return int(getattr(config, self.intermediate_key))
+
+    def encoder_layers(self, model: nn.Module) -> nn.ModuleList:
+        """Returns the list of stored encoder layers."""
+        layers = model.get_submodule(self.layers)
+        if not isinstance(layers, nn.ModuleList):
+            raise TypeError(f"{self.layers} of {type(model).__name__} is no ModuleList")
+        return layers

@@ -1,0 +1,14 @@
+"""XLM-RoBERTa: RoBERTa with a multilingual vocabulary."""
+
+from compressor.families.adapter import FamilyAdapter
+from compressor.families.bert import BERT_LAYER
+
+ADAPTER = FamilyAdapter(
+    model_type="xlm-roberta",
+    layers="roberta.encoder.layer",
+    layer=BERT_LAYER,
+    word_embeddings="roberta.embeddings.word_embeddings",
+    position_embeddings="roberta.embeddings.position_embeddings",
+    has_token_types=True,
+    position_offset=2,
+)

@@ -1,0 +1,104 @@
+"""Loading and saving checkpoints: safetensors only, no remote code, no network for a local folder."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from compressor.core.checkpoint import Checkpoint
+from compressor.core.errors import ModelError
+from compressor.families import adapter_for
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+
+
+def resolve(model: str | Path) -> Checkpoint:
+    """Returns the checkpoint for a folder, or for a hub id (downloaded to the Hugging Face cache, weights as safetensors only).
+
+    Raises:
+        ModelError: neither a model folder nor a hub id that can be fetched.
+    """
+    path = Path(model)
+    if path.exists() or not _HUB_ID.fullmatch(str(model)) or str(model).startswith("."):
+        return Checkpoint.open(path)
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    patterns = ["*.json", "*.safetensors", "*.txt", "*.model", "tokenizer*"]
+    try:
+        return Checkpoint.open(Path(snapshot_download(str(model), allow_patterns=patterns)))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
+        raise ModelError(
+            f"'{model}' is no local folder and could not be fetched as a hub id: {type(error).__name__}",
+            remedy="check the path; for a hub id, check the name, the network and HF_HUB_OFFLINE",
+        ) from error
+
+
+def load_config(checkpoint: Checkpoint) -> Any:
+    """Returns the transformers config of a checkpoint, its family checked."""
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(checkpoint.path, local_files_only=True, trust_remote_code=False)
+    except (ValueError, KeyError, OSError) as error:
+        raise ModelError(
+            f"{checkpoint.path}/config.json is not a config transformers knows: {error}",
+            remedy="expected a BERT-family model; code inside a model folder is never run",
+        ) from error
+    adapter_for(config)
+    return config
+
+
+def load_compressed(path: str | Path, *, attention: str = "eager", num_labels: int | None = None) -> nn.Module:
+    """Loads a classifier from a folder (compressed or plain) or a hub id, in float32 and evaluation mode.
+
+    Args:
+        path: a checkpoint folder, or a hub id.
+        attention: the attention implementation; ``eager`` exports and fuses everywhere.
+        num_labels: replace the head by a fresh one of this size when the checkpoint has another size or none.
+
+    Raises:
+        ModelError: not a model folder, pickled weights only, an unknown family, or weights that do not fit the config.
+    """
+    from transformers import AutoModelForSequenceClassification
+    from transformers.utils import logging as transformers_logging
+
+    checkpoint = path if isinstance(path, Checkpoint) else resolve(path)
+    config = load_config(checkpoint)
+    if num_labels is not None:
+        config.num_labels = num_labels
+    transformers_logging.set_verbosity_error()
+    try:
+        model = AutoModelForSequenceClassification.from_pretrained(
+            checkpoint.path,
+            config=config,
+            attn_implementation=attention,
+            dtype=torch.float32,
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            ignore_mismatched_sizes=num_labels is not None,
+        )
+    except (RuntimeError, ValueError, OSError) as error:
+        raise ModelError(
+            f"{checkpoint.path} does not load: {error}", remedy="check that config.json and weights belong together"
+        ) from error
+    module: nn.Module = model.eval()
+    return module
+
+
+def save_checkpoint(model: nn.Module, tokenizer_from: Path, output: Path) -> None:
+    """Writes config, safetensors weights and the tokenizer files of ``tokenizer_from`` into ``output``."""
+    from transformers import AutoTokenizer
+
+    model.save_pretrained(output)  # type: ignore[operator]
+    AutoTokenizer.from_pretrained(tokenizer_from, local_files_only=True).save_pretrained(output)
+
+
+def unique_parameters(model: nn.Module) -> int:
+    """Returns the number of parameters, each shared tensor counted once."""
+    return sum(parameter.numel() for parameter in model.parameters())

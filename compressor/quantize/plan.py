@@ -1,0 +1,40 @@
+"""The quantisation plan: ``quantization.json``, an ordered policy over module paths that each format realises."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Literal
+
+from pydantic import Field
+
+from compressor.core.artifact import Precision
+from compressor.core.schema import Record
+
+Method = Literal["dynamic"]
+
+
+class Rule(Record):
+    """Modules whose dotted path matches ``pattern`` (``*`` matches any run of characters) get ``precision``."""
+
+    pattern: str
+    precision: Literal["fp32", "fp16", "int8"]
+
+
+class QuantizationPlan(Record):
+    """What to quantise and how far accuracy may fall; the last matching rule wins."""
+
+    schema_version: Literal[1] = 1
+    precision: Precision = "int8"
+    method: Method = "dynamic"
+    policy: tuple[Rule, ...] = Field(default=(Rule(pattern="*", precision="int8"),))
+    quantize_embeddings: bool = True
+    max_drop_points: float | None = None
+    """Largest fall in percentage points against the checkpoint being exported; None: no limit."""
+
+    def precision_of(self, module_path: str) -> str:
+        """Returns the precision of a module by its dotted path; ``fp32`` where no rule matches."""
+        found = "fp32"
+        for rule in self.policy:
+            if fnmatchcase(module_path, rule.pattern):
+                found = rule.precision
+        return found

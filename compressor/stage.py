@@ -1,0 +1,122 @@
+"""The contract every pass keeps, and the registry through which the pipeline finds passes without knowing any by name."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from compressor.core.artifact import Artifact
+from compressor.core.checkpoint import Checkpoint
+from compressor.core.device import DeviceProfile
+from compressor.core.errors import RecipeError, nearest
+from compressor.core.measurement import Measurement
+from compressor.data.dataset import TextDataset
+
+
+class StageConfig(BaseModel):
+    """Base of every stage's settings: typed, frozen, keyword-only; an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class Progress(Protocol):
+    """Where a stage says how far it is; a bar on a terminal, plain lines elsewhere."""
+
+    def __call__(self, done: int, total: int, note: str = "") -> None:
+        """Reports that ``done`` of ``total`` steps are done."""
+        ...
+
+
+def silent(done: int, total: int, note: str = "") -> None:
+    """A Progress that says nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What a stage may look at. Values only; a stage changes none of them."""
+
+    teacher: Checkpoint
+    """The model the recipe names, before any stage."""
+    current: Checkpoint
+    """The result of the last stage that made a checkpoint."""
+    checkpoints: Mapping[str, Checkpoint] = field(default_factory=dict)
+    """Earlier results by stage id."""
+    reference: Checkpoint | None = None
+    """The trained teacher that ``accept`` compares with: the result of the first finetune stage, else ``teacher``."""
+    data: TextDataset
+    seed: int = 0
+    threads: int = 1
+    artifacts: tuple[Artifact, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
+    device: DeviceProfile | None = None
+    workdir: Path
+    """The run's folder."""
+    scratch: Path
+    """A folder of this stage and this cache key alone; it outlives a killed run, so that training can resume from it."""
+    progress: Progress = silent
+
+
+ConfigT = TypeVar("ConfigT", bound=StageConfig)
+Produces = Literal["checkpoint", "artifacts", "measurements"]
+
+
+class Stage(ABC, Generic[ConfigT]):
+    """One pass. Subclasses set ``name``, ``config_type`` and ``produces`` and register themselves with :func:`register`."""
+
+    name: ClassVar[str]
+    config_type: ClassVar[type[StageConfig]]
+    produces: ClassVar[Produces]
+    packages: ClassVar[tuple[str, ...]] = ()
+    """Distributions whose version is part of the cache key."""
+
+    def __init__(self, config: ConfigT) -> None:
+        self.config = config
+
+    @abstractmethod
+    def requires(self, context: Context) -> None:
+        """Raises a named error, before any work, when the stage cannot do what it is asked for."""
+
+    @abstractmethod
+    def run(self, context: Context, output: Path) -> dict[str, Any]:
+        """Does the work, writing only into ``output`` (an empty folder that becomes the result when this returns).
+
+        A ``checkpoint`` stage writes a Hugging Face folder there; an ``artifacts`` stage one sub-folder an artifact; a
+        ``measurements`` stage one JSON file a measurement.
+
+        Returns:
+            Facts for the report, JSON-serialisable: figures, curves, per-loss values.
+        """
+
+    @abstractmethod
+    def ensures(self, context: Context, output: Path) -> None:
+        """Proves what the stage promises of the files in ``output``; raises StageError where it does not hold."""
+
+
+_REGISTRY: dict[str, type[Stage[Any]]] = {}
+
+
+def register(stage: type[Stage[Any]]) -> type[Stage[Any]]:
+    """Class decorator: makes the stage known to recipes under ``stage.name``."""
+    _REGISTRY[stage.name] = stage
+    return stage
+
+
+def stage_type(name: str) -> type[Stage[Any]]:
+    """Returns the stage class of that name.
+
+    Raises:
+        RecipeError: no such stage; the nearest name is given.
+    """
+    if name not in _REGISTRY:
+        raise RecipeError(f"unknown stage '{name}'", remedy=nearest(name, _REGISTRY))
+    return _REGISTRY[name]
+
+
+def stage_names() -> tuple[str, ...]:
+    """Returns the registered names, sorted."""
+    return tuple(sorted(_REGISTRY))

@@ -1,0 +1,1 @@
+"""Profiles, targets and runners of the devices that artifacts are measured on."""

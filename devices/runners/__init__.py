@@ -1,0 +1,1 @@
+"""What runs on the device itself and reports every single time."""

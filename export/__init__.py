@@ -1,0 +1,1 @@
+"""Checkpoint to artifact: one backend a format, the same steps and proofs for all."""

@@ -1,0 +1,110 @@
+"""What every export format must be able to do; the steps around it (parity, ladder, bundle) are the same for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from pydantic import Field
+from torch import nn
+
+from compressor.core.artifact import Format, IOSpec, ModelStatistics, Precision, Signature
+from compressor.core.errors import MissingExtraError
+from compressor.core.schema import Record
+from compressor.quantize.plan import QuantizationPlan
+from compressor.text import Batch
+
+
+class ConversionSpec(Record):
+    """The shape of what is converted."""
+
+    lengths: tuple[int, ...]
+    """Ascending length buckets; formats with dynamic lengths use the largest as their limit. Never empty."""
+    max_tokens: int = Field(gt=0)
+    takes_token_types: bool
+    pad_id: int
+    num_labels: int
+    model_type: str
+
+
+class Predictor(Protocol):
+    """Runs one converted file. Feeds by name, never by position."""
+
+    runtime: str
+    """Name and version of the runtime."""
+
+    def logits(self, batch: Batch) -> np.ndarray:
+        """Runs padded token ids.
+
+        Args:
+            batch: canonical input names to int64 arrays of shape (batch, tokens), where ``tokens`` is one of the file's
+                lengths (any length where they are dynamic).
+
+        Returns:
+            float32 logits of shape (batch, labels).
+        """
+        ...
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """One format. Stateless; every method reads or writes files it is given."""
+
+    format: Format
+    model_file: str
+    """Name of the file a runtime loads, e.g. ``model.onnx``."""
+    dynamic_lengths: bool
+    """True where one graph takes any length (ONNX); ``io.json`` then lists no buckets."""
+
+    def require(self) -> None:
+        """Raises MissingExtraError when the packages of this format are not installed."""
+        ...
+
+    def convert(self, model: nn.Module, spec: ConversionSpec, output: Path) -> None:
+        """Writes the FP32 model file(s) of ``model`` (eager attention, evaluation mode, CPU) into the folder ``output``."""
+        ...
+
+    def reduce(self, source: Path, output: Path, precision: Precision, plan: QuantizationPlan) -> None:
+        """Writes a lower-precision copy of the FP32 folder ``source`` into ``output`` (``fp32``: a plain copy)."""
+        ...
+
+    def finish(self, folder: Path, spec: ConversionSpec, precision: Precision) -> Mapping[str, object]:
+        """Adds the format's own companions (build scripts, plans) to ``folder``; returns facts for the manifest's notes."""
+        ...
+
+    def signatures(self, folder: Path) -> tuple[Signature, ...]:
+        """Returns the entry points as read back from the file in ``folder``."""
+        ...
+
+    def inspect(self, model: Path) -> ModelStatistics:
+        """Returns what is found in a model file of this format, whoever made it."""
+        ...
+
+    def open(self, folder: Path, io: IOSpec, *, threads: int) -> Predictor:
+        """Loads the file in ``folder`` in its usual runtime on this machine."""
+        ...
+
+
+def backend_for(format_name: Format) -> Backend:
+    """Returns the backend of a format, imported on first use."""
+    if format_name == "onnx":
+        from export.onnx.backend import OnnxBackend
+
+        return OnnxBackend()
+    if format_name == "tflite":
+        from export.tflite.backend import TFLiteBackend
+
+        return TFLiteBackend()
+    from export.tensorrt.backend import TensorRTBackend
+
+    return TensorRTBackend()
+
+
+def require_package(module: str, package: str, extra: str) -> None:
+    """Raises MissingExtraError when ``module`` cannot be found."""
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        raise MissingExtraError(package, extra)
