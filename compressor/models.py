@@ -17,7 +17,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
 def resolve(model: str | Path) -> Checkpoint:
-    """Returns the checkpoint for a folder, or for a hub id (downloaded to the Hugging Face cache, weights as safetensors only).
+    """Returns the checkpoint for a folder, or for a hub id (fetched to the Hugging Face cache, safetensors only).
 
     Raises:
         ModelError: neither a model folder nor a hub id that can be fetched.
@@ -73,7 +73,7 @@ def load_compressed(path: str | Path, *, attention: str = "eager", num_labels: i
         config.num_labels = num_labels
     transformers_logging.set_verbosity_error()
     try:
-        model = AutoModelForSequenceClassification.from_pretrained(
+        model, loading = AutoModelForSequenceClassification.from_pretrained(
             checkpoint.path,
             config=config,
             attn_implementation=attention,
@@ -82,11 +82,17 @@ def load_compressed(path: str | Path, *, attention: str = "eager", num_labels: i
             trust_remote_code=False,
             use_safetensors=True,
             ignore_mismatched_sizes=num_labels is not None,
+            output_loading_info=True,
         )
     except (RuntimeError, ValueError, OSError) as error:
         raise ModelError(
-            f"{checkpoint.path} does not load: {error}", remedy="check that config.json and weights belong together"
+            f"{checkpoint.path} does not load: {error}", remedy="check that config.json and the weights belong together"
         ) from error
+    if missing := sorted(loading["missing_keys"]) if num_labels is None else []:
+        raise ModelError(
+            f"{checkpoint.path} has no weights for {', '.join(missing[:3])}; expected a trained classifier",
+            remedy="train a classification head first (a recipe with a finetune stage does)",
+        )
     module: nn.Module = model.eval()
     return module
 

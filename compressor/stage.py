@@ -1,4 +1,4 @@
-"""The contract every pass keeps, and the registry through which the pipeline finds passes without knowing any by name."""
+"""The contract every pass keeps, and the registry through which the pipeline finds passes by name."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Context:
     workdir: Path
     """The run's folder."""
     scratch: Path
-    """A folder of this stage and this cache key alone; it outlives a killed run, so that training can resume from it."""
+    """A folder of this stage and cache key alone; it outlives a killed run, so that training can resume from it."""
     progress: Progress = silent
 
 
@@ -66,11 +66,13 @@ Produces = Literal["checkpoint", "artifacts", "measurements"]
 
 
 class Stage(ABC, Generic[ConfigT]):
-    """One pass. Subclasses set ``name``, ``config_type`` and ``produces`` and register themselves with :func:`register`."""
+    """One pass. Subclasses set ``name``, ``config_type`` and ``produces``, and :func:`register` makes them known."""
 
     name: ClassVar[str]
     config_type: ClassVar[type[StageConfig]]
     produces: ClassVar[Produces]
+    makes_reference: ClassVar[bool] = False
+    """True where the first result is the trained teacher that ``accept`` compares with."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Distributions whose version is part of the cache key."""
 

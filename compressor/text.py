@@ -1,4 +1,4 @@
-"""From a text to padded token ids, with the ``tokenizers`` library alone: the same code for checkpoints and artifacts."""
+"""From a text to padded token ids, with the ``tokenizers`` library alone: one code for checkpoints and artifacts."""
 
 from __future__ import annotations
 

@@ -58,12 +58,16 @@ class Backend(Protocol):
     dynamic_lengths: bool
     """True where one graph takes any length (ONNX); ``io.json`` then lists no buckets."""
 
+    def offers(self, precision: Precision) -> bool:
+        """Returns whether the format can be made in this precision."""
+        ...
+
     def require(self) -> None:
         """Raises MissingExtraError when the packages of this format are not installed."""
         ...
 
     def convert(self, model: nn.Module, spec: ConversionSpec, output: Path) -> None:
-        """Writes the FP32 model file(s) of ``model`` (eager attention, evaluation mode, CPU) into the folder ``output``."""
+        """Writes the FP32 model file(s) of ``model`` (eager attention, evaluation mode, CPU) into ``output``."""
         ...
 
     def reduce(self, source: Path, output: Path, precision: Precision, plan: QuantizationPlan) -> None:
@@ -71,7 +75,7 @@ class Backend(Protocol):
         ...
 
     def finish(self, folder: Path, spec: ConversionSpec, precision: Precision) -> Mapping[str, object]:
-        """Adds the format's own companions (build scripts, plans) to ``folder``; returns facts for the manifest's notes."""
+        """Adds the format's own companions (build scripts, plans) to ``folder``; returns facts for the manifest."""
         ...
 
     def signatures(self, folder: Path) -> tuple[Signature, ...]:

@@ -22,33 +22,10 @@ from transformers import (
 
 from compressor.core.checkpoint import Checkpoint
 
-WORDS = [
-    "the",
-    "a",
-    "my",
-    "your",
-    "card",
-    "order",
-    "money",
-    "account",
-    "please",
-    "cancel",
-    "refund",
-    "where",
-    "is",
-    "when",
-    "will",
-    "it",
-    "arrive",
-    "i",
-    "want",
-    "to",
-    "pay",
-    "bill",
-    "late",
-    "now",
-    "not",
-]
+WORDS = tuple(
+    "the a my your card order money account please cancel refund where is when will it arrive i want to pay bill late now not"
+    .split()
+)
 SENTENCES = (
     "where is my order",
     "please cancel the order now",
@@ -126,7 +103,7 @@ def tiny_config(family: str, *, layers: int = 2, vocabulary: int = 100) -> Any:
 
 
 def tiny_checkpoint(family: str, folder: Path, *, layers: int = 2, seed: int = 0) -> Checkpoint:
-    """Saves a tiny random classifier of ``family`` with its tokenizer; weights are large enough for logits to spread."""
+    """Saves a tiny random classifier of ``family`` with its tokenizer; its weights make the logits spread."""
     torch.manual_seed(seed)
     tokenizer = tiny_tokenizer(roberta=family in {"roberta", "xlm-roberta"})
     model = AutoModelForSequenceClassification.from_config(

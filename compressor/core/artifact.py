@@ -17,6 +17,7 @@ Format = Literal["onnx", "tflite", "tensorrt"]
 Precision = Literal["fp32", "fp16", "int8", "mixed"]
 FORMATS: tuple[Format, ...] = ("onnx", "tflite", "tensorrt")
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
+"""What can be asked for, the safest first."""
 
 MANIFEST = "manifest.json"
 IO = "io.json"
@@ -57,7 +58,7 @@ class IOSpec(Record):
     text_columns: int = Field(default=1, ge=1, le=2)
     max_tokens: int
     lengths: tuple[int, ...]
-    """Ascending length buckets; a sentence runs at the smallest that holds it. Empty: any length up to ``max_tokens``."""
+    """Ascending length buckets; a sentence runs at the smallest that holds it. Empty: any length to ``max_tokens``."""
     pad_id: int
     signatures: tuple[Signature, ...]
     activation: Literal["softmax", "sigmoid", "identity"] = "softmax"

@@ -33,7 +33,7 @@ class Checkpoint:
         """Checks that ``path`` is a model folder and returns it.
 
         Raises:
-            ModelError: no folder, no ``config.json``, or weights only as pickle (``pytorch_model.bin``), which can run code.
+            ModelError: no folder, no ``config.json``, or weights only as pickle, which can run code when read.
         """
         if not path.is_dir():
             raise ModelError(f"{path} is not a folder; expected a Hugging Face model folder", remedy="check the path")

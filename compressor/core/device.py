@@ -35,6 +35,8 @@ class DeviceProfile(Record):
     illegal: tuple[Illegal, ...] = ()
     tensorrt: str | None = None
     """Version range the device's own software brings, e.g. ``10.3`` (JetPack 6.1)."""
+    facts: dict[str, str] = Field(default_factory=dict)
+    """What is known of the hardware (``clusters``, ``npu``, ``memory``, …): shown to people, never decided on."""
     sources: tuple[str, ...] = Field(default=())
 
 

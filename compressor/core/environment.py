@@ -42,7 +42,7 @@ def versions(packages: tuple[str, ...] = TRACKED) -> dict[str, str]:
 
 @cache
 def machine() -> dict[str, str]:
-    """Returns the host's fingerprint: operating system, architecture, CPU model, cores, the CPU's INT8 and FP16 features."""
+    """Returns the host's fingerprint: system, architecture, CPU model, cores, memory, INT8 and FP16 features."""
     import psutil
 
     info = _cpuinfo()

@@ -109,20 +109,21 @@ def new_folder(target: Path, kind: Kind, *, key: str = "", force: bool = False) 
         FolderError: ``target`` is not ours, the disk is full, or the place is not writable.
     """
     ensure_ours(target, kind, force=force)
-    suffix = uuid.uuid4().hex[:8]
-    fresh = target.with_name(f".{target.name}.{suffix}.new")
+    fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.new")
     with disk_errors(target):
         fresh.mkdir(parents=True)
     try:
         with disk_errors(target):
             yield fresh
             write_marker(fresh, kind, key)
-            _swap(fresh, target, target.with_name(f".{target.name}.{suffix}.old"))
+            swap(fresh, target)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _swap(fresh: Path, target: Path, aside: Path) -> None:
+def swap(fresh: Path, target: Path) -> None:
+    """Renames ``fresh`` to ``target``; what stood there is removed only when the new one is in place."""
+    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.old")
     if not target.exists():
         fresh.rename(target)
         return

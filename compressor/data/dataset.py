@@ -34,6 +34,11 @@ class TextDataset:
     """Texts for latency measurement; the test texts unless the recipe names others."""
 
     @property
+    def splits(self) -> dict[str, Split]:
+        """The labelled splits by name: ``train``, ``validation``, ``test``."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
+
+    @property
     def text_columns(self) -> int:
         """1, or 2 for pairs of texts."""
         return 2 if isinstance(self.test.texts[0], tuple) else 1

@@ -1,0 +1,188 @@
+"""Measures several subjects in one interleaved run and keeps every single time."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from itertools import chain
+
+from benchmarks.sentences import Text, sample, split
+from benchmarks.subject import Subject
+from compressor.core.errors import ArtifactError, UsageError
+from compressor.core.measurement import Measurement, Runs
+from devices.conditions import Conditions, judge
+from devices.legality import check_legal
+from devices.profiles import DeviceAddress
+from devices.runner import Job, RunnerResult, WarmUp, run_job
+from devices.targets import Target, target_for
+
+_LOG = logging.getLogger(__name__)
+
+
+def measure(
+    subjects: Sequence[Subject],
+    sentences: Sequence[Text],
+    *,
+    device: DeviceAddress,
+    threads: int = 1,
+    runs: int = 200,
+    processes: int = 5,
+    seed: int = 0,
+    warmup: WarmUp | None = None,
+    time_limit_s: float = 600.0,
+) -> list[Measurement]:
+    """Times every subject on the same sentences, interleaved: in each round, one fresh process of each in random order.
+
+    Interleaving exposes all subjects to the same drift of the machine, so that their ratio holds even where it is not
+    quiet; restarts expose what a single process hides (memory layout, allocation, placement on cores).
+
+    Args:
+        subjects: what to time; names are unique.
+        sentences: the user's sentences; the runs take a seeded sample with the same mix of lengths.
+        device: where.
+        threads: threads a model may use.
+        runs: timed runs of each subject, over all processes together.
+        processes: fresh processes of each subject.
+        seed: decides sample, order of sentences and order of subjects.
+        warmup: when a length counts as warm.
+        time_limit_s: for one process.
+
+    Returns:
+        One measurement a subject, in the order of ``subjects``.
+
+    Raises:
+        UsageError: no subjects, two of one name, no sentences, or counts below 1.
+        IllegalOnDeviceError: the device cannot run a subject's format or precision.
+        ArtifactError: a subject without its tokenizer.
+        DeviceError: the device is not reached, or a process failed.
+    """
+    _check(subjects, runs=runs, processes=processes, threads=threads, device=device)
+    orders = split(sample(sentences, runs, seed=seed), processes)
+    shuffle = random.Random(seed)
+    results: dict[str, list[RunnerResult]] = {subject.name: [] for subject in subjects}
+    with target_for(device) as target:
+        before = target.conditions()
+        for number, order in enumerate(orders):
+            for subject in shuffle.sample(list(subjects), len(subjects)):
+                _LOG.info("process %d of %d: %s", number + 1, len(orders), subject.name)
+                job = _job(subject, sentences, order, target=target, threads=threads, warmup=warmup or WarmUp())
+                results[subject.name].append(run_job(target, job, time_limit_s=time_limit_s))
+        after = target.conditions()
+        fingerprint = target.fingerprint()
+    return [
+        _measurement(
+            subject,
+            orders,
+            results[subject.name],
+            device=device,
+            fingerprint=fingerprint,
+            before=before,
+            after=after,
+            threads=threads,
+            seed=seed,
+        )
+        for subject in subjects
+    ]
+
+
+def _check(subjects: Sequence[Subject], *, runs: int, processes: int, threads: int, device: DeviceAddress) -> None:
+    names = [subject.name for subject in subjects]
+    if not names or len(set(names)) != len(names):
+        raise UsageError(
+            f"subjects to measure: {names or 'none'}; expected at least one, each with a name of its own",
+            remedy="name artifact folders with different names",
+        )
+    if min(runs, processes, threads) < 1:
+        raise UsageError(
+            f"runs {runs}, processes {processes}, threads {threads}; expected each to be at least 1",
+            remedy="give positive numbers",
+        )
+    for subject in subjects:
+        if subject.format is not None:
+            check_legal(device.profile, subject.format, subject.precision)
+        if not (subject.tokenizer / "tokenizer.json").is_file():
+            raise ArtifactError(
+                f"{subject.tokenizer} holds no tokenizer.json; expected it there, because tokenisation is timed",
+                remedy="convert again, or save the fast tokenizer there with save_pretrained()",
+            )
+
+
+def _job(
+    subject: Subject,
+    sentences: Sequence[Text],
+    order: Sequence[int],
+    *,
+    target: Target,
+    threads: int,
+    warmup: WarmUp,
+) -> Job:
+    """Builds the job for one process; only the sentences of its order travel, under their own index."""
+    used = _used(order)
+    position = {index: place for place, index in enumerate(used)}
+    return Job(
+        runtime=subject.runtime,
+        model=target.push(subject.model),
+        tokenizer=target.push(subject.tokenizer / "tokenizer.json"),
+        threads=threads,
+        max_tokens=subject.max_tokens,
+        lengths=subject.lengths,
+        pad_to=subject.pad_to,
+        pad_id=subject.pad_id,
+        signatures=subject.signatures,
+        sentences=tuple(sentences[index] for index in used),
+        order=tuple(position[index] for index in order),
+        warmup=warmup,
+    )
+
+
+def _measurement(
+    subject: Subject,
+    orders: Sequence[Sequence[int]],
+    results: Sequence[RunnerResult],
+    *,
+    device: DeviceAddress,
+    fingerprint: dict[str, str],
+    before: Conditions,
+    after: Conditions,
+    threads: int,
+    seed: int,
+) -> Measurement:
+    peaks = [result.peak_memory_mb for result in results if result.peak_memory_mb is not None]
+    truncated = {
+        _used(order)[place]
+        for order, result in zip(orders, results, strict=True)
+        for place in result.truncated_sentences
+    }
+    judgement = judge(before, after, threads=threads)
+    return Measurement(
+        subject=subject.name,
+        subject_hash=subject.hash,
+        device=device.name,
+        fingerprint={**fingerprint, "python": results[0].python},
+        runtime=results[0].runtime,
+        threads=threads,
+        warmup_runs=sum(result.warmup_runs for result in results),
+        processes=len(results),
+        cold_ms=tuple(result.cold_ms for result in results),
+        load_ms=tuple(result.load_ms for result in results),
+        peak_memory_mb=max(peaks, default=None),
+        conditions_before=before.model_dump(mode="json"),
+        conditions_after={**after.model_dump(mode="json"), "notes": list(judgement.notes)},
+        invalid_reason=judgement.invalid_reason,
+        truncated_sentences=len(truncated),
+        seed=seed,
+        runs=Runs(
+            sentence=tuple(chain.from_iterable(orders)),
+            tokens=tuple(chain.from_iterable(result.runs.tokens for result in results)),
+            length=tuple(chain.from_iterable(result.runs.length for result in results)),
+            tokenize_ms=tuple(chain.from_iterable(result.runs.tokenize_ms for result in results)),
+            inference_ms=tuple(chain.from_iterable(result.runs.inference_ms for result in results)),
+            process=tuple(chain.from_iterable([number] * len(order) for number, order in enumerate(orders))),
+        ),
+    )
+
+
+def _used(order: Sequence[int]) -> list[int]:
+    """Returns the sentences of an order, each once: place in this list is the sentence's index in the job."""
+    return sorted(set(order))

@@ -1,0 +1,5 @@
+"""``python -m compressor``."""
+
+from compressor.app.cli import main
+
+main()

@@ -1,0 +1,316 @@
+"""The command line: every option has the name of its key in a recipe, every command its documented exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from compressor.app import console
+from compressor.core.errors import UsageError
+
+app = typer.Typer(
+    name="compressor",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Turn a trained BERT-family model into proven ONNX, TFLite and TensorRT artifacts for a device.",
+    epilog="Exit codes: 0 done or within budget; 1 over budget or an acceptance limit missed; 2 wrong use, bad file or "
+    "missing extra; 3 inconclusive; 4 device not reachable or not in a measurable condition; 130 interrupted.",
+)  # fmt: skip
+devices_app = typer.Typer(no_args_is_help=True, help="What can be reached, and in what condition it is.")
+app.add_typer(devices_app, name="devices")
+
+Output = Annotated[Path, typer.Option("-o", "--output", help="Folder to write.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a folder that compressor did not write.")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads a model may use.")]
+Data = Annotated[Path | None, typer.Option("--data", help="Labelled text (TSV, CSV, JSONL, Parquet).")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show log messages.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+@contextmanager
+def command(*, as_json: bool = False, debug: bool = False, verbose: bool = False) -> Iterator[None]:
+    """What every command runs in: quiet libraries, our log level, one message an error."""
+    _quiet_libraries()
+    console.show_logs(verbose)
+    with console.errors(as_json=as_json, debug=debug):
+        yield
+
+
+@app.command()
+def run(
+    recipe: Annotated[Path, typer.Argument(help="A recipe, e.g. recipes/quickstart.yaml.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Run folder; default runs/NAME.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override a key: a.b=value.")] = None,
+    from_: Annotated[str | None, typer.Option("--from", help="Do this stage and all after it again.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Stop after this stage.")] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+    debug: Debug = False,
+) -> None:
+    """Walk the whole road: train, compress, convert, prove, measure, judge, report."""
+    from compressor.app import runs, show
+
+    with command(as_json=as_json, debug=debug, verbose=verbose):
+        narrator = console.Narrator()
+        try:
+            outcome = runs.run(
+                recipe, output, overrides=tuple(set_ or ()), from_stage=from_, until=until, force=force,
+                listener=narrator.listener(),
+            )  # fmt: skip
+        finally:
+            narrator.close()
+        if as_json:
+            console.print_json(outcome.as_dict())
+        else:
+            show.run(outcome)
+    raise typer.Exit(outcome.exit_code)
+
+
+@app.command()
+def plan(
+    recipe: Annotated[Path, typer.Argument(help="A recipe.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Run folder; default runs/NAME.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override a key: a.b=value.")] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Say what a run would do: stages, what is cached, parameters and bytes, what the device cannot run and why."""
+    from compressor.app import planning, show
+
+    with command(as_json=as_json, debug=debug):
+        planned = planning.plan(recipe, output, overrides=tuple(set_ or ()))
+        _print(planned, show.plan, as_json)
+
+
+@app.command()
+def convert(
+    model: Annotated[str, typer.Argument(help="Model folder or hub id, with a trained classification head.")],
+    output: Output,
+    to: Annotated[Literal["onnx", "tflite", "tensorrt"], typer.Option("--to", help="Format.")],
+    precision: Annotated[Literal["fp32", "fp16", "int8"], typer.Option("--precision", help="Precision.")] = "fp32",
+    lengths: Annotated[str, typer.Option("--lengths", help="Length buckets in tokens.")] = "16,32,64,128",
+    calibrate: Annotated[Path | None, typer.Option("--calibrate", help="Sentences for parity.")] = None,
+    eval_: Annotated[Path | None, typer.Option("--eval", help="Labelled text the converted file is judged on.")] = None,
+    max_drop_points: Annotated[
+        float | None,
+        typer.Option("--max-drop-points", help="Largest fall in accuracy, percentage points (needs --eval)."),
+    ] = None,
+    device: Annotated[str | None, typer.Option("--device", help="Device it is for, e.g. jetson-orin-nano.")] = None,
+    threads: Threads = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+    debug: Debug = False,
+) -> None:
+    """Convert one model to one artifact, prove it, and judge it on its task; no training."""
+    from compressor.app import convert as conversion
+    from compressor.app import show
+
+    with command(as_json=as_json, debug=debug, verbose=verbose):
+        narrator = console.Narrator(quiet=as_json)
+        try:
+            artifact = conversion.convert(
+                model, to=to, precision=precision, output=output, lengths=_lengths(lengths), calibrate=calibrate,
+                eval_data=eval_, max_drop_points=max_drop_points, device=device, threads=threads, force=force,
+                progress=narrator.progress(),
+            )  # fmt: skip
+        finally:
+            narrator.close()
+        _print(artifact.manifest, lambda _: show.artifact(artifact), as_json)
+
+
+@app.command()
+def bench(
+    artifact: Annotated[Path, typer.Argument(help="Artifact folder.")],
+    device: Annotated[str, typer.Option("--device", help="e.g. host, jetson-orin-nano@ssh:me@10.0.0.5.")] = "host",
+    sentences: Annotated[
+        Path | None, typer.Option("--sentences", help="Your sentences; default built-in ones.")
+    ] = None,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads the model may use.")] = 1,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Timed runs, over all processes.")] = 200,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the measurement file.")] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+    debug: Debug = False,
+) -> None:
+    """Measure the latency per sentence, every run kept."""
+    from compressor.app import latency, show
+
+    with command(as_json=as_json, debug=debug, verbose=verbose):
+        summary = latency.bench(artifact, device=device, sentences=sentences, threads=threads, runs=runs, output=output)
+        _print(summary, show.latency, as_json)
+
+
+@app.command()
+def gate(
+    artifact: Annotated[Path, typer.Argument(help="Artifact folder, or a folder of them.")],
+    budget: Annotated[Path, typer.Option("--budget", help="budgets.yaml.")],
+    device: Annotated[str, typer.Option("--device", help="Device to measure on.")] = "host",
+    sentences: Annotated[
+        Path | None, typer.Option("--sentences", help="Your sentences; default built-in ones.")
+    ] = None,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads the model may use.")] = 1,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Timed runs of each artifact.")] = 200,
+    junit: Annotated[Path | None, typer.Option("--junit", help="Write JUnit XML here.")] = None,
+    summary: Annotated[Path | None, typer.Option("--summary", help="Append a markdown table here.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the measurement files.")] = None,
+    as_json: AsJson = False,
+    verbose: Verbose = False,
+    debug: Debug = False,
+) -> None:
+    """Measure and judge against a budget; the exit code is the verdict."""
+    from compressor.app import latency, show
+
+    with command(as_json=as_json, debug=debug, verbose=verbose):
+        verdict = latency.gate(
+            artifact, budget=budget, device=device, sentences=sentences, threads=threads, runs=runs, junit=junit,
+            summary=summary, output=output,
+        )  # fmt: skip
+        _print(verdict, show.verdict, as_json)
+    raise typer.Exit(verdict.exit_code)
+
+
+@app.command()
+def evaluate(
+    path: Annotated[str, typer.Argument(help="Artifact folder, model folder or hub id.")],
+    data: Annotated[Path, typer.Option("--data", help="Labelled text, or a folder with a test file.")],
+    threads: Threads = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Score an artifact or a model on labelled text, through its own tokenizer and runtime."""
+    from compressor.app import judge, show
+
+    with command(as_json=as_json, debug=debug):
+        _print(judge.evaluate(path, data, threads=threads), show.evaluation, as_json)
+
+
+@app.command()
+def predict(
+    path: Annotated[str, typer.Argument(help="Artifact or model folder.")],
+    texts: Annotated[list[str], typer.Argument(help="One or more texts.")],
+    threads: Threads = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Answer some texts: a first look."""
+    from compressor.app import judge, show
+
+    with command(as_json=as_json, debug=debug):
+        _print(judge.predict(path, texts, threads=threads), show.predictions, as_json)
+
+
+@app.command()
+def inspect(
+    path: Annotated[str, typer.Argument(help="Artifact, model folder, or a bare .onnx or .tflite file.")],
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Say what is in a file, as found: precision, parameters, unique bytes, operators, lengths."""
+    from compressor.app import inspection, show
+
+    with command(as_json=as_json, debug=debug):
+        _print(inspection.inspect(path), show.inspection, as_json)
+
+
+@app.command()
+def compare(
+    left: Annotated[str, typer.Argument(help="Artifact or model.")],
+    right: Annotated[str, typer.Argument(help="Artifact or model.")],
+    data: Data = None,
+    threads: Threads = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Put two models side by side, with the examples whose answer flips."""
+    from compressor.app import judge, show
+
+    with command(as_json=as_json, debug=debug):
+        _print(judge.compare(left, right, data, threads=threads), show.comparison, as_json)
+
+
+@devices_app.command("list")
+def devices_list(as_json: AsJson = False, debug: Debug = False) -> None:
+    """List the kinds of device that are known."""
+    from compressor.app import show
+    from devices.profiles import load_profile, profile_names
+
+    with command(as_json=as_json, debug=debug):
+        _print([load_profile(name) for name in profile_names()], show.profiles, as_json)
+
+
+@devices_app.command("probe")
+def devices_probe(
+    device: Annotated[str, typer.Argument(help="e.g. host.")], as_json: AsJson = False, debug: Debug = False
+) -> None:
+    """Say in what condition a device is, and whether a time measured now would mean anything."""
+    from compressor.app import latency, show
+
+    with command(as_json=as_json, debug=debug):
+        probe = latency.probe(device)
+        _print(probe, show.probe, as_json)
+
+
+@app.command()
+def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
+    """Say what is installed and what each missing piece would bring."""
+    from compressor.app import doctor as diagnosis
+    from compressor.app import show
+
+    with command(as_json=as_json, debug=debug):
+        found = diagnosis.doctor()
+        _print(found, show.diagnosis, as_json)
+    raise typer.Exit(0 if found.healthy else UsageError.exit_code)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of a recipe, for editors."""
+    import compressor.app.stages  # noqa: F401
+    from compressor.recipe import recipe_schema
+
+    with command():
+        console.print_json(recipe_schema())
+
+
+def _print(value: Any, show: Callable[[Any], None], as_json: bool) -> None:
+    if as_json:
+        console.print_json(value)
+    else:
+        show(value)
+
+
+def _lengths(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError:
+        raise UsageError(f"--lengths {text}: expected whole numbers and commas", remedy="pass e.g. 16,32,64") from None
+
+
+def _quiet_libraries() -> None:
+    """Keeps other libraries' progress bars and advice off the terminal."""
+    import os
+    import warnings
+
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    warnings.filterwarnings("ignore")
+
+
+def main() -> None:
+    """Runs the command line; wrong use ends with exit code 2."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Terminal output: results on stdout, progress and errors on stderr, tables on a terminal and in a log alike."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from compressor.core.errors import CompressorError
+from compressor.pipeline import Listener, StageRecord
+from compressor.recipe import StageEntry
+from compressor.stage import Progress as StageProgress
+
+SCHEMA_VERSION = 1
+INTERRUPTED = 130
+_PLAIN_EVERY_S = 15.0
+"""Seconds between two progress lines where there is no terminal."""
+
+stdout = Console(highlight=False, soft_wrap=True)
+stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def print_json(value: BaseModel | Sequence[BaseModel] | dict[str, Any]) -> None:
+    """Writes one JSON document to stdout; a mapping gets ``schema_version``."""
+    if isinstance(value, BaseModel):
+        document: Any = value.model_dump(mode="json")
+    elif isinstance(value, dict):
+        document = value
+    else:
+        document = [item.model_dump(mode="json") for item in value]
+    if isinstance(document, dict):
+        document = {"schema_version": SCHEMA_VERSION, **document}
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+    """Writes a table to stdout; columns whose name ends in a unit or holds figures are set right by a leading ``>``."""
+    shown = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column in columns:
+        shown.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", no_wrap=False)
+    for row in rows:
+        shown.add_row(*("-" if cell is None else str(cell) for cell in row))
+    stdout.print(shown)
+
+
+def say(text: str) -> None:
+    """Writes one line of progress to stderr."""
+    stderr.print(text, markup=False)
+
+
+@contextmanager
+def errors(*, as_json: bool, debug: bool) -> Iterator[None]:
+    """Ends the process with one message and the documented exit code when a user's error is raised.
+
+    A terminate signal is treated like Ctrl-C, so that a job that is cancelled leaves nothing half-written either.
+    """
+
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    earlier = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except CompressorError as error:
+        if debug:
+            traceback.print_exc()
+        if as_json:
+            print_json({"error": {"code": error.code, "message": error.message, "remedy": error.remedy}})
+        stderr.print(f"error: {error.message}", style="bold red", markup=False)
+        stderr.print(f"what to do: {error.remedy}", markup=False)
+        raise SystemExit(error.exit_code) from None
+    except KeyboardInterrupt:
+        stderr.print("interrupted; what was finished is kept, nothing is half-written", markup=False)
+        raise SystemExit(INTERRUPTED) from None
+    except BrokenPipeError:
+        sys.stderr.close()
+        raise SystemExit(0) from None
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
+
+
+def show_logs(verbose: bool) -> None:
+    """Sends our own warnings (with ``verbose``, all messages) to stderr; other libraries' noise is left out."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
+    handler.setLevel(logging.INFO if verbose else logging.WARNING)
+    for name in ("compressor", "export", "devices", "benchmarks"):
+        logging.getLogger(name).handlers = [handler]
+
+
+class Narrator:
+    """Tells a run as it goes: a bar on a terminal, a plain line now and then elsewhere."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._bar: Progress | None = None
+        self._started = 0.0
+
+    def listener(self) -> Listener:
+        """Returns the hooks for the pipeline."""
+        return Listener(stage_started=self._start, stage_finished=self._finish, progress=lambda _: self.progress())
+
+    def progress(self) -> StageProgress:
+        """Returns where one piece of work tells how far it is."""
+        if self._quiet:
+            return lambda done, total, note="": None
+        return self._on_bar() if stderr.is_terminal else self._in_lines()
+
+    def close(self) -> None:
+        """Takes the bar off the screen."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _start(self, entry: StageEntry) -> None:
+        self._started = time.monotonic()
+        if not self._quiet:
+            say(f"▸ {entry.id}")
+
+    def _finish(self, entry: StageEntry, record: StageRecord) -> None:
+        self.close()
+        if not self._quiet:
+            took = f"{time.monotonic() - self._started:.0f} s" if record.status == "ran" else "unchanged"
+            say(f"✓ {entry.id}: {record.status} ({took})")
+
+    def _on_bar(self) -> StageProgress:
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        task: TaskID | None = None
+
+        def tell(done: int, total: int, note: str = "") -> None:
+            nonlocal task
+            if self._bar is None or task is None:
+                self._bar = Progress(*columns, console=stderr, transient=True)
+                self._bar.start()
+                task = self._bar.add_task("", total=total)
+            self._bar.update(task, completed=done, total=total, description=note or "working")
+            if done >= total:
+                self.close()
+
+        return tell
+
+    def _in_lines(self) -> StageProgress:
+        last = time.monotonic()
+        last_note = ""
+
+        def tell(done: int, total: int, note: str = "") -> None:
+            nonlocal last, last_note
+            now = time.monotonic()
+            step = note.partition(" loss")[0]
+            if now - last >= _PLAIN_EVERY_S or (step != last_note and total < 50):
+                say(f"  {done}/{total} {note}")
+                last, last_note = now, step
+
+        return tell

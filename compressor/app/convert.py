@@ -1,0 +1,79 @@
+"""``convert``: one model to one artifact, without training."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from compressor.app.inputs import default_threads, find_model, read_texts
+from compressor.core.artifact import Artifact, Format, Precision
+from compressor.core.folders import ensure_ours, swap
+from compressor.data.reader import read_split
+from compressor.quantize.plan import QuantizationPlan
+from compressor.stage import Progress, silent
+from devices.legality import check_legal
+from devices.profiles import parse_device
+from export.build import export_artifacts
+from export.source import ExportRequest
+from export.stage import DEFAULT_LENGTHS, PARITY_TEXTS
+
+
+def convert(
+    model: str | Path,
+    *,
+    to: Format,
+    precision: Precision = "fp32",
+    output: Path,
+    lengths: Sequence[int] = DEFAULT_LENGTHS,
+    calibrate: Path | None = None,
+    eval_data: Path | None = None,
+    max_drop_points: float | None = None,
+    device: str | None = None,
+    threads: int | None = None,
+    force: bool = False,
+    progress: Progress = silent,
+) -> Artifact:
+    """Converts one model to one artifact.
+
+    Args:
+        model: a Hugging Face folder or hub id with a trained classification head.
+        to: ``onnx``, ``tflite`` or ``tensorrt``.
+        precision: ``fp32``, ``fp16`` or ``int8``; the manifest says what was found in the file.
+        output: the artifact's folder.
+        lengths: length buckets in tokens.
+        calibrate: sentences for parity; built-in ones where neither this nor ``eval_data`` is given.
+        eval_data: labelled text on which the converted file is judged.
+        max_drop_points: largest fall in accuracy (percentage points); the next safer precision is tried above it.
+        device: the device it is for; what that cannot run is refused before any work.
+        threads: threads for conversion and evaluation; default: all cores.
+        force: replace an output folder that is not an artifact.
+        progress: where progress is told.
+
+    Raises:
+        CompressorError: see :func:`export.build.export_artifacts`; nothing is left in ``output`` then.
+    """
+    output = Path(output)
+    ensure_ours(output, "artifact", force=force)
+    if device is not None:
+        check_legal(parse_device(device).profile, to, precision)
+    checkpoint = find_model(model)
+    split = read_split(eval_data, checkpoint.labels) if eval_data is not None else None
+    texts, source = (split.texts, Path(eval_data or "").name) if split else read_texts(calibrate)
+    request = ExportRequest(
+        formats=(to,),
+        precisions=(precision,),
+        lengths=tuple(lengths),
+        plan=QuantizationPlan(max_drop_points=max_drop_points),
+        parity_texts=texts[:PARITY_TEXTS],
+        parity_source=source,
+        selection=split,
+        report=split,
+        name=Path(model).name,
+        threads=threads or default_threads(),
+    )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as work:
+        (artifact,) = export_artifacts(checkpoint, request, Path(work), progress=progress)
+        swap(artifact.path, output)
+    return Artifact.load(output)

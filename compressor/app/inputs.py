@@ -1,0 +1,69 @@
+"""What a command names, found and read: models, data, sentences, and the demo's built-in ones."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from compressor.core.checkpoint import Checkpoint
+from compressor.core.errors import UsageError
+from compressor.data.dataset import Text
+from compressor.data.demo_model import demo_teacher
+from compressor.data.intents import write_intents
+from compressor.data.reader import DataSpec, read_dataset, read_sentences
+from compressor.models import resolve
+from compressor.pipeline import Inputs
+from compressor.recipe import Recipe
+
+DEMO_MODEL = "demo:minilm-l6"
+DEMO_DATA = "demo:intents"
+
+
+def find_model(name: str | Path) -> Checkpoint:
+    """Returns the checkpoint of a folder, a hub id, or ``demo:minilm-l6``."""
+    if str(name) == DEMO_MODEL:
+        return Checkpoint.open(demo_teacher())
+    return resolve(name)
+
+
+def find_data(spec: DataSpec, demo_folder: Path) -> DataSpec:
+    """Returns ``spec``; ``dir: demo:intents`` becomes ``demo_folder``, where the demo's texts are written."""
+    if str(spec.dir) != DEMO_DATA:
+        return spec
+    demo_folder.mkdir(parents=True, exist_ok=True)
+    write_intents(demo_folder)
+    return spec.model_copy(update={"dir": demo_folder})
+
+
+def read_inputs(recipe: Recipe, demo_folder: Path) -> Inputs:
+    """Reads teacher and data of a recipe; every error in them comes before any work."""
+    teacher = find_model(recipe.teacher.model)
+    data = read_dataset(find_data(recipe.data, demo_folder))
+    return Inputs(teacher=teacher, data=data, threads=recipe.threads or default_threads())
+
+
+def default_threads() -> int:
+    """Returns the number of cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def read_texts(path: Path | None) -> tuple[tuple[Text, ...], str]:
+    """Returns sentences and a word on where they come from; the demo's sentences where no file is named."""
+    if path is not None:
+        return tuple(read_sentences(path)), path.name
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        write_intents(Path(folder))
+        return tuple(read_sentences(Path(folder) / "test.tsv")), "built-in sentences"
+
+
+def require_new(output: Path | None) -> Path:
+    """Returns the output folder.
+
+    Raises:
+        UsageError: none was named.
+    """
+    if output is None:
+        raise UsageError("no output folder was named", remedy="add -o DIR")
+    return output

@@ -1,0 +1,95 @@
+"""``inspect``: what is in a file, as found."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from compressor.app.inputs import find_model
+from compressor.core.artifact import MANIFEST, Artifact
+from compressor.core.checkpoint import Checkpoint
+from compressor.core.errors import ArtifactError
+from compressor.core.schema import Record
+from export.backend import backend_for
+
+_SUFFIXES = {".onnx": "onnx", ".tflite": "tflite"}
+
+
+class Inspection(Record):
+    """The figures of a model file or folder; ``precision`` may be ``mixed``."""
+
+    path: str
+    format: str
+    precision: str
+    size_bytes: int
+    unique_parameter_bytes: int
+    parameters: int
+    lengths: tuple[int, ...]
+    operators: dict[str, int]
+    gemm_types: dict[str, int]
+    opset: int | None = None
+    labels: tuple[str, ...] = ()
+    history: tuple[dict[str, object], ...] = ()
+    """Stages that made a checkpoint, from its ``compression.json``."""
+    sha256_verified: bool = False
+    """True where every file's hash was compared with a manifest."""
+
+
+def inspect(path: str | Path) -> Inspection:
+    """Returns what is in an artifact folder, a model folder, or a bare ``.onnx`` or ``.tflite`` file of any maker.
+
+    Raises:
+        ArtifactError: a damaged artifact or file.
+        ModelError: neither an artifact nor a model.
+    """
+    place = Path(path)
+    if (place / MANIFEST).is_file():
+        artifact = Artifact.load(place)
+        statistics = backend_for(artifact.manifest.format).inspect(artifact.model_path)
+        found = statistics.model_copy(update={"size_bytes": artifact.manifest.statistics.size_bytes})
+        return Inspection(
+            path=str(path), labels=artifact.labels, sha256_verified=True,
+            **{**found.model_dump(), "format": artifact.manifest.format, "lengths": artifact.io.lengths},
+        )  # fmt: skip
+    if place.is_file():
+        if place.suffix not in _SUFFIXES:
+            raise ArtifactError(
+                f"{path} is no model file that can be read here; expected {' or '.join(_SUFFIXES)}",
+                remedy="an engine or plan is read where it was built: inspect its artifact folder instead",
+            )
+        statistics = backend_for("onnx" if place.suffix == ".onnx" else "tflite").inspect(place)
+        return Inspection(path=str(path), **statistics.model_dump())
+    return _inspect_checkpoint(find_model(path), str(path))
+
+
+def _inspect_checkpoint(checkpoint: Checkpoint, path: str) -> Inspection:
+    """Reads the safetensors headers alone; a tensor that is stored once counts once."""
+    types: Counter[str] = Counter()
+    parameters = size = 0
+    for file in checkpoint.path.glob("*.safetensors"):
+        with file.open("rb") as stream:
+            header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+        header.pop("__metadata__", None)
+        for tensor in header.values():
+            begin, end = tensor["data_offsets"]
+            count = 1
+            for extent in tensor["shape"]:
+                count *= extent
+            parameters += count
+            size += end - begin
+            if len(tensor["shape"]) > 1:
+                types[{"F32": "fp32", "F16": "fp16", "BF16": "bf16", "I8": "int8"}.get(tensor["dtype"], "other")] += 1
+    return Inspection(
+        path=path,
+        format="checkpoint",
+        precision=next(iter(types)) if len(types) == 1 else "mixed",
+        size_bytes=checkpoint.size_bytes,
+        unique_parameter_bytes=size,
+        parameters=parameters,
+        lengths=(),
+        operators={},
+        gemm_types=dict(types),
+        labels=checkpoint.labels,
+        history=tuple(checkpoint.compression.get("history", ())),
+    )

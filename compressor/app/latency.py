@@ -1,0 +1,146 @@
+"""``bench``, ``gate`` and ``devices probe``: times on a device, and what a budget says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.budget import load_budgets
+from benchmarks.gate import gate as judge_all
+from benchmarks.gate import runs_needed_for
+from benchmarks.junit import junit_xml
+from benchmarks.measure import measure
+from benchmarks.statistics import LatencySummary, summary
+from benchmarks.subject import subject_of
+from benchmarks.summary import markdown_summary
+from compressor.app.inputs import read_texts
+from compressor.core.artifact import MANIFEST, Artifact
+from compressor.core.errors import UsageError
+from compressor.core.folders import disk_errors, write_text
+from compressor.core.measurement import Measurement
+from compressor.core.schema import Record
+from compressor.core.verdict import Verdict
+from compressor.data.dataset import Text
+from devices.conditions import Conditions, Judgement, judge
+from devices.profiles import DeviceAddress, parse_device
+from devices.targets import target_for
+
+PROCESSES = 4
+
+
+class Probe(Record):
+    """A device's fingerprint and condition."""
+
+    device: str
+    fingerprint: dict[str, str]
+    conditions: Conditions
+    judgement: Judgement
+
+
+def bench(
+    artifact: str | Path,
+    *,
+    device: str = "host",
+    sentences: Path | None = None,
+    threads: int = 1,
+    runs: int = 200,
+    output: Path | None = None,
+) -> LatencySummary:
+    """Measures one artifact per sentence.
+
+    Args:
+        artifact: the artifact's folder.
+        device: profile, with where to reach it.
+        sentences: text file, or labelled text; built-in sentences where it is None.
+        threads: threads the model may use.
+        runs: timed runs over all processes.
+        output: folder for the measurement file with every single time; not kept where it is None.
+    """
+    (measurement,) = _measure([Artifact.load(Path(artifact))], parse_device(device), sentences, threads, runs, output)
+    return summary(measurement)
+
+
+def gate(
+    artifact: str | Path,
+    *,
+    budget: Path,
+    device: str = "host",
+    sentences: Path | None = None,
+    threads: int = 1,
+    runs: int = 200,
+    junit: Path | None = None,
+    summary: Path | None = None,
+    output: Path | None = None,
+) -> Verdict:
+    """Measures artifacts and judges them against a budget file.
+
+    Args:
+        artifact: an artifact's folder, or a folder of them.
+        budget: ``budgets.yaml``.
+        device: profile, with where to reach it.
+        sentences: text file, or labelled text; built-in sentences where it is None.
+        threads: threads the model may use.
+        runs: timed runs of each artifact; raised to what the strictest percentile in the budget needs.
+        junit: where JUnit XML is written.
+        summary: a markdown file to which a table is appended.
+        output: folder for the measurement files.
+
+    Raises:
+        RecipeError: the budget file is wrong, or is for no artifact that is there.
+    """
+    address = parse_device(device)
+    budgets = load_budgets(budget).for_device(address.profile.name)
+    artifacts = _artifacts(Path(artifact))
+    runs = max(runs, runs_needed_for(budgets))
+    verdict = judge_all(artifacts, _measure(artifacts, address, sentences, threads, runs, output), budgets)
+    if junit is not None:
+        write_text(junit, junit_xml(verdict))
+    if summary is not None:
+        with disk_errors(summary), summary.open("a", encoding="utf-8") as stream:
+            stream.write(markdown_summary(verdict))
+    return verdict
+
+
+def probe(device: str) -> Probe:
+    """Returns a device's condition now."""
+    address = parse_device(device)
+    with target_for(address) as target:
+        found = target.conditions()
+        return Probe(
+            device=address.name,
+            fingerprint=target.fingerprint(),
+            conditions=found,
+            judgement=judge(found, found, threads=1),
+        )
+
+
+def _artifacts(path: Path) -> list[Artifact]:
+    folders = [path] if (path / MANIFEST).is_file() else sorted(file.parent for file in path.glob(f"*/{MANIFEST}"))
+    if not folders:
+        raise UsageError(
+            f"{path} is neither an artifact nor a folder of artifacts", remedy="make one with 'compressor convert'"
+        )
+    return [Artifact.load(folder) for folder in folders]
+
+
+def _measure(
+    artifacts: Sequence[Artifact],
+    device: DeviceAddress,
+    sentences: Path | None,
+    threads: int,
+    runs: int,
+    output: Path | None,
+) -> list[Measurement]:
+    texts: tuple[Text, ...] = read_texts(sentences)[0]
+    measured = measure(
+        [subject_of(artifact) for artifact in artifacts],
+        texts,
+        device=device,
+        threads=threads,
+        runs=runs,
+        processes=PROCESSES,
+    )
+    if output is not None:
+        for item in measured:
+            item.save(output / f"{device.profile.name}-{item.subject}.json")
+    return measured

@@ -1,0 +1,9 @@
+"""Importing this module makes every stage known to recipes; a new stage's module is added here and nowhere else."""
+
+import compressor.app.benchmark
+import compressor.distill.stage
+import compressor.finetune
+import compressor.quantize.stage
+import export.stage
+
+__all__ = ["compressor", "export"]

@@ -1,0 +1,80 @@
+"""Strict YAML: an unknown key is an error that names the nearest known one, with the path to it."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from compressor.core.errors import RecipeError, nearest
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+def read_yaml(path: Path) -> Any:
+    """Returns the parsed content of a YAML file.
+
+    Raises:
+        RecipeError: the file is missing, is not UTF-8 or is not YAML (with the line).
+    """
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RecipeError(f"{path} does not exist", remedy="check the path") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecipeError(f"{path} cannot be read: {error}", remedy="expected a UTF-8 YAML file") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        raise RecipeError(f"{path} is not valid YAML{where}", remedy="check indentation, quotes and colons") from error
+
+
+def parse(model: type[ModelT], value: Any, *, where: str) -> ModelT:
+    """Returns ``value`` as ``model``.
+
+    Args:
+        model: the pydantic class to fill.
+        value: what the YAML said.
+        where: how to name the place in an error, e.g. ``recipe.yaml: stages[1].distill``.
+
+    Raises:
+        RecipeError: an unknown key, a missing key or a value of the wrong kind; the first one found is told.
+    """
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        # An unknown key is told first: a misspelt required key would otherwise be reported as missing.
+        details = sorted(error.errors(), key=lambda item: item["type"] != "extra_forbidden")
+        first = details[0]
+        place = ".".join([where, *(str(part) for part in first["loc"])])
+        if first["type"] == "extra_forbidden":
+            known = sorted(_fields_at(model, first["loc"][:-1]))
+            raise RecipeError(f"{place}: unknown key", remedy=nearest(str(first["loc"][-1]), known)) from error
+        found = "" if first["type"] == "missing" else f" (found {first['input']!r})"
+        raise RecipeError(f"{place}: {first['msg']}{found}", remedy="correct the value") from error
+
+
+def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> set[str]:
+    """Returns the field names of all models that can stand at ``loc`` below ``model``."""
+    candidates = {model}
+    for part in loc:
+        reached = {
+            found
+            for candidate in candidates
+            if isinstance(part, str) and part in candidate.model_fields
+            for found in _models_in(candidate.model_fields[part].annotation)
+        }
+        # List indices and union tags stay at the same models.
+        candidates = reached or candidates
+    return {name for candidate in candidates for name in candidate.model_fields}
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in typing.get_args(annotation):
+        yield from _models_in(inner)

@@ -1,0 +1,158 @@
+"""Which columns of a table hold the text and the label, and in which order labels are numbered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from compressor.core.errors import DataError, nearest
+from compressor.data.dataset import Split, Text
+from compressor.data.tables import Row, Table
+
+TextColumns = tuple[str, ...]
+"""One column name, or two for pairs of texts."""
+
+_GUESSES: tuple[TextColumns, ...] = (("text",), ("sentence",), ("sentence1", "sentence2"))
+
+
+def text_columns(table: Table, asked: str | tuple[str, str] | None) -> TextColumns:
+    """Returns the text columns that were asked for, or those guessed from the usual names.
+
+    Raises:
+        DataError: a column that is not there (the nearest is named), or none with a usual name.
+    """
+    if asked is not None:
+        columns = (asked,) if isinstance(asked, str) else asked
+        for column in columns:
+            _require(table, column, "text_column")
+        return columns
+    for columns in _GUESSES:
+        if all(column in table.columns for column in columns):
+            return columns
+    usual = " or ".join(" + ".join(columns) for columns in _GUESSES)
+    raise DataError(
+        f"{table.path} has the columns {', '.join(table.columns)}; expected a text column named {usual}",
+        remedy="name it with 'text_column' (two names for pairs); a text file needs a header row",
+    )
+
+
+def texts(table: Table, columns: TextColumns) -> tuple[Text, ...]:
+    """Returns the text, or pair of texts, of every row.
+
+    Raises:
+        DataError: a column that is not there, or a cell that is no text.
+    """
+    for column in columns:
+        _require(table, column, "text_column")
+    if len(columns) == 1:
+        return tuple(_text(table, row, columns[0]) for row in table.rows)
+    first, second = columns
+    return tuple((_text(table, row, first), _text(table, row, second)) for row in table.rows)
+
+
+def label_values(table: Table, column: str) -> tuple[str, ...]:
+    """Returns every row's label as a name; a numbered class whose names the format states becomes its name.
+
+    Raises:
+        DataError: no such column, or a row without a label.
+    """
+    _require(table, column, "label_column")
+    names = table.class_names.get(column)
+    return tuple(_label(table, row, column, names) for row in table.rows)
+
+
+def label_order(table: Table, column: str, values: Iterable[str]) -> tuple[str, ...]:
+    """Fixes the order of labels: the format's own class names, else numbers by value, else names sorted.
+
+    Raises:
+        DataError: fewer than two classes.
+    """
+    found = set(values)
+    if len(found) < 2:
+        raise DataError(
+            f"{table.path} holds the one label '{next(iter(found), '')}'; expected at least two classes to learn",
+            remedy=f"check that '{column}' is the label column",
+        )
+    if (names := table.class_names.get(column)) is not None:
+        return names
+    if all(_is_number(value) for value in found):
+        return tuple(sorted(found, key=float))
+    return tuple(sorted(found))
+
+
+def labelled_split(table: Table, columns: TextColumns, column: str, names: Sequence[str]) -> Split:
+    """Returns the table as texts and label indices into ``names``.
+
+    A column of integers counts as indices where ``names`` are words.
+
+    Raises:
+        DataError: a label that ``names`` does not hold, with its row.
+    """
+    values = label_values(table, column)
+    index = {name: position for position, name in enumerate(names)}
+    if any(value not in index for value in values) and _are_indices(values, names):
+        return Split(texts(table, columns), tuple(int(value) for value in values))
+    for row, value in zip(table.rows, values, strict=True):
+        if value not in index:
+            shown = ", ".join(list(names)[:8]) + (", …" if len(names) > 8 else "")
+            raise DataError(
+                f"{table.path}, row {row.number}: unknown label '{value}'; expected one of {shown}",
+                remedy=f"{nearest(value, names)}; every label must occur in the training data",
+            )
+    return Split(texts(table, columns), tuple(index[value] for value in values))
+
+
+def _require(table: Table, column: str, key: str) -> None:
+    if column not in table.columns:
+        raise DataError(
+            f"{table.path} has no column '{column}'; found {', '.join(table.columns)}",
+            remedy=f"{nearest(column, table.columns)}; set '{key}'",
+        )
+
+
+def _text(table: Table, row: Row, column: str) -> str:
+    value = row.cells.get(column)
+    if not isinstance(value, str):
+        raise DataError(
+            f"{table.path}, row {row.number}: '{column}' holds {_shown(value)}, expected text",
+            remedy="mend the row, or name another text_column",
+        )
+    return value
+
+
+def _label(table: Table, row: Row, column: str, names: tuple[str, ...] | None) -> str:
+    value = row.cells.get(column)
+    if names is not None and isinstance(value, int):
+        if 0 <= value < len(names):
+            return names[value]
+        raise DataError(
+            f"{table.path}, row {row.number}: label {value} is none of the {len(names)} classes",
+            remedy="-1 usually marks a split without labels: name another file",
+        )
+    if isinstance(value, bool | int):
+        return str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return str(int(value)) if value.is_integer() else str(value)
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    raise DataError(
+        f"{table.path}, row {row.number}: '{column}' holds {_shown(value)}, expected a label name or number",
+        remedy="label the row or leave it out",
+    )
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None or value == "" else f"{type(value).__name__} {value!r}"
+
+
+def _is_number(value: str) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False
+
+
+def _are_indices(values: Sequence[str], names: Sequence[str]) -> bool:
+    words = not all(_is_number(name) for name in names)
+    return words and all(value.isdecimal() and int(value) < len(names) for value in values)

@@ -1,0 +1,96 @@
+"""Stage ``finetune``: a head of the data's labels, trained with everything below it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from compressor.core.checkpoint import Checkpoint
+from compressor.core.errors import StageError
+from compressor.data.batches import encode_split
+from compressor.evaluate import evaluate_model
+from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
+from compressor.stage import Context, Produces, Stage, StageConfig, register
+from compressor.train.history import write_history
+from compressor.train.loop import train
+from compressor.train.objective import Classification
+from compressor.train.runtime import reproducible
+from compressor.train.settings import TrainSettings
+
+
+class FinetuneConfig(TrainSettings):
+    """Settings of ``finetune``; the defaults suit a small encoder such as MiniLM."""
+
+
+@register
+class Finetune(Stage[FinetuneConfig]):
+    """Trains the current checkpoint on the labelled data with cross-entropy."""
+
+    name: ClassVar[str] = "finetune"
+    config_type: ClassVar[type[StageConfig]] = FinetuneConfig
+    produces: ClassVar[Produces] = "checkpoint"
+    packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers", "accelerate")
+
+    def requires(self, context: Context) -> None:
+        """Raises ModelError where the current checkpoint is no supported model."""
+        load_config(context.current)
+
+    def run(self, context: Context, output: Path) -> dict[str, Any]:
+        """Trains and saves; returns curves, accuracies and the parameter count."""
+        config = self.config
+        seed = context.seed if config.seed is None else config.seed
+        names = context.data.label_names
+        with reproducible(seed=seed, threads=context.threads):
+            model = load_compressed(context.current.path, num_labels=len(names))
+            set_labels(model, names)
+            splits = {
+                name: encode_split(context.current, split, max_tokens=config.max_tokens)
+                for name, split in context.data.splits.items()
+            }
+            curves = train(
+                Classification(model),
+                splits["train"],
+                config,
+                seed=seed,
+                scratch=context.scratch,
+                progress=context.progress,
+            )
+            accuracy = {name: evaluate_model(model, splits[name]).model_dump() for name in ("validation", "test")}
+        save_checkpoint(model, context.current.path, output)
+        write_history(output, context.current, {"stage": self.name, "epochs": config.epochs, "lr": config.lr})
+        return {
+            "curves": curves,
+            "evaluation": accuracy,
+            "parameters": unique_parameters(model),
+            "truncated_training_sentences": splits["train"].truncated,
+        }
+
+    def ensures(self, context: Context, output: Path) -> None:
+        """Proves that the saved model loads, is finite and has the data's labels in the data's order."""
+        model = check_saved(output)
+        expected = context.data.label_names
+        if (found := Checkpoint.open(output).labels) != expected:
+            raise StageError(f"{output} has the labels {found}; expected {expected}", remedy="report this stage")
+        del model
+
+
+def set_labels(model: nn.Module, names: tuple[str, ...]) -> None:
+    """Writes label names into a model's config, in the order of its logits."""
+    model.config.id2label = dict(enumerate(names))
+    model.config.label2id = {name: index for index, name in enumerate(names)}
+
+
+def check_saved(output: Path) -> nn.Module:
+    """Loads a saved checkpoint and proves that its weights are finite.
+
+    Raises:
+        StageError: a weight is NaN or infinite.
+    """
+    model = load_compressed(output)
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            raise StageError(f"{output}: {name} is not finite", remedy="lower lr, or set bf16: false")
+    return model

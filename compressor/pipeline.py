@@ -1,0 +1,296 @@
+"""Walks a recipe: what is still true is kept, what changed is done again, and a killed run loses nothing finished."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from compressor.core.artifact import Artifact
+from compressor.core.checkpoint import Checkpoint
+from compressor.core.environment import machine, versions
+from compressor.core.errors import RecipeError, nearest
+from compressor.core.folders import MARKER, disk_errors, ensure_ours, new_folder, swap, write_json, write_marker
+from compressor.core.hashing import sha256_file, sha256_folder, sha256_json
+from compressor.core.measurement import Measurement
+from compressor.data.dataset import TextDataset
+from compressor.recipe import Recipe, StageEntry
+from compressor.sources import source_hash
+from compressor.stage import Context, Produces, Progress, silent, stage_type
+
+logger = logging.getLogger(__name__)
+
+Status = Literal["ran", "cached"]
+FOLDERS: dict[Produces, str] = {"checkpoint": "checkpoints", "artifacts": "artifacts", "measurements": "measurements"}
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """What one stage left: its key, the hash of each output, its facts, how long it took."""
+
+    id: str
+    name: str
+    key: str
+    outputs: dict[str, str]
+    """Path relative to the run folder → content hash."""
+    facts: dict[str, Any]
+    seconds: float
+    status: Status = "ran"
+
+
+@dataclass(frozen=True)
+class PlannedStage:
+    """One line of a dry run."""
+
+    id: str
+    name: str
+    key: str
+    cached: bool
+    config: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished (or, with ``until``, partly finished) run."""
+
+    folder: Path
+    recipe: Recipe
+    records: tuple[StageRecord, ...]
+    context: Context
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What a run starts from, read before any stage."""
+
+    teacher: Checkpoint
+    data: TextDataset
+    threads: int
+
+
+@dataclass
+class Listener:
+    """Hooks through which a front end shows what happens; silent unless replaced."""
+
+    stage_started: Callable[[StageEntry], None] = lambda entry: None
+    stage_finished: Callable[[StageEntry, StageRecord], None] = lambda entry, record: None
+    progress: Callable[[StageEntry], Progress] = lambda entry: silent
+    log: list[str] = field(default_factory=list)
+
+
+def stage_key(entry: StageEntry, recipe: Recipe, inputs: Inputs, upstream: tuple[str, ...]) -> str:
+    """Returns the cache key of a stage: settings, content of the inputs, seed, versions and our own source.
+
+    ``upstream`` holds the keys of the earlier stages; with the teacher's and the data's content hash they determine
+    every input, so that a key is known before anything ran.
+    """
+    stage = entry.build()
+    parts: dict[str, Any] = {
+        "name": entry.name,
+        "config": entry.config.model_dump(mode="json"),
+        "teacher": inputs.teacher.hash,
+        "data": inputs.data.hash,
+        "seed": recipe.seed,
+        "versions": versions(stage.packages),
+        "source": source_hash(type(stage).__module__),
+        "upstream": upstream,
+    }
+    if stage.produces == "measurements":
+        parts["machine"] = machine()
+    return sha256_json(parts)
+
+
+def plan(recipe: Recipe, inputs: Inputs, folder: Path) -> tuple[PlannedStage, ...]:
+    """Returns what a run would do, without doing it."""
+    planned: list[PlannedStage] = []
+    upstream: tuple[str, ...] = ()
+    for entry in recipe.stages:
+        key = stage_key(entry, recipe, inputs, upstream)
+        cached = _read_record(folder, entry, key) is not None
+        planned.append(PlannedStage(entry.id, entry.name, key, cached, entry.config.model_dump(mode="json")))
+        upstream = (*upstream, key)
+    return tuple(planned)
+
+
+def run(
+    recipe: Recipe,
+    inputs: Inputs,
+    folder: Path,
+    *,
+    from_stage: str | None = None,
+    until: str | None = None,
+    force: bool = False,
+    listener: Listener | None = None,
+) -> RunResult:
+    """Runs a recipe into ``folder``; stages whose key and outputs still hold are kept.
+
+    Args:
+        recipe: the checked recipe.
+        inputs: teacher, data and threads.
+        folder: the run folder; created where it does not exist.
+        from_stage: id of a stage that is done again with everything after it.
+        until: id of the last stage to do.
+        force: write into a folder that is not ours, and do every stage again.
+        listener: hooks of a front end.
+
+    Raises:
+        FolderError: ``folder`` is not ours, or the disk is full.
+        RecipeError: ``from_stage`` or ``until`` is no stage of the recipe.
+        CompressorError: whatever a stage refuses or finds broken.
+    """
+    listener = listener or Listener()
+    ids = [entry.id for entry in recipe.stages]
+    for name in filter(None, (from_stage, until)):
+        if name not in ids:
+            raise RecipeError(f"'{name}' is no stage of this recipe", remedy=nearest(name, ids))
+    ensure_ours(folder, "run", force=force)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_marker(folder, "run")
+    context = Context(
+        teacher=inputs.teacher, current=inputs.teacher, data=inputs.data, seed=recipe.seed, threads=inputs.threads,
+        workdir=folder, scratch=folder,
+    )  # fmt: skip
+    records: list[StageRecord] = []
+    fresh = force
+    with _run_log(folder):
+        for entry in recipe.stages:
+            key = stage_key(entry, recipe, inputs, tuple(record.key for record in records))
+            fresh = fresh or entry.id == from_stage
+            record = None if fresh else _read_record(folder, entry, key)
+            if record is None:
+                listener.stage_started(entry)
+                record = _run_stage(entry, key, context, folder, listener.progress(entry))
+            records.append(record)
+            context = _advance(context, entry, record, folder)
+            listener.stage_finished(entry, record)
+            facts = {"stage": entry.id, "seconds": record.seconds}
+            logger.info("%s: %s", entry.id, record.status, extra={"facts": facts})
+            if entry.id == until:
+                break
+    _point(folder / "teacher", (context.reference or context.teacher).path)
+    _point(folder / "student", context.current.path)
+    return RunResult(folder, recipe, tuple(records), context)
+
+
+def _run_stage(entry: StageEntry, key: str, context: Context, folder: Path, progress: Progress) -> StageRecord:
+    stage = entry.build()
+    work = folder / ".work"
+    scratch = work / f"{entry.id}-{key[:16]}"
+    scratch.mkdir(parents=True, exist_ok=True)
+    context = replace(context, scratch=scratch, progress=progress)
+    stage.requires(context)
+    started = time.monotonic()
+    with new_folder(work / f"{entry.id}.output", "result", key=key, force=True) as output:
+        facts = stage.run(context, output)
+        stage.ensures(context, output)
+    outputs = _publish(stage.produces, entry.id, work / f"{entry.id}.output", folder, key)
+    record = StageRecord(entry.id, entry.name, key, outputs, facts, round(time.monotonic() - started, 3))
+    path = folder / "stages" / f"{entry.id}.json"
+    path.parent.mkdir(exist_ok=True)
+    _remove_stale(path, outputs, folder)
+    write_json(path, {name: value for name, value in vars(record).items() if name != "status"})
+    shutil.rmtree(scratch, ignore_errors=True)
+    return record
+
+
+def _publish(produces: Produces, stage_id: str, output: Path, folder: Path, key: str) -> dict[str, str]:
+    """Moves the finished results from the work folder to where the run keeps them, each in one rename."""
+    place = folder / FOLDERS[produces]
+    place.mkdir(exist_ok=True)
+    (output / MARKER).unlink()
+    if produces == "checkpoint":
+        moves = [(output, place / stage_id)]
+        write_marker(output, "checkpoint", key)
+    else:
+        moves = [(item, place / item.name) for item in sorted(output.iterdir())]
+    for source, target in moves:
+        swap(source, target)
+    shutil.rmtree(output, ignore_errors=True)
+    return {str(target.relative_to(folder)): _content_hash(target) for _, target in moves}
+
+
+def _content_hash(path: Path) -> str:
+    return sha256_folder(path, exclude={MARKER}) if path.is_dir() else sha256_file(path)
+
+
+def _remove_stale(record: Path, outputs: dict[str, str], folder: Path) -> None:
+    """Removes what an earlier run of the same stage left and this one no longer makes."""
+    try:
+        earlier = json.loads(record.read_text(encoding="utf-8"))["outputs"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for name in set(earlier) - set(outputs):
+        path = folder / name
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _read_record(folder: Path, entry: StageEntry, key: str) -> StageRecord | None:
+    """Returns the record of an earlier run if its key is the same and every output is still what it was."""
+    try:
+        value = json.loads((folder / "stages" / f"{entry.id}.json").read_text(encoding="utf-8"))
+        record = StageRecord(**value, status="cached")
+    except (OSError, ValueError, TypeError):
+        return None
+    if record.key != key:
+        return None
+    for name, expected in record.outputs.items():
+        path = folder / name
+        if not path.exists() or _content_hash(path) != expected:
+            return None
+    return record
+
+
+def _advance(context: Context, entry: StageEntry, record: StageRecord, folder: Path) -> Context:
+    paths = [folder / path for path in record.outputs]
+    stage = stage_type(entry.name)
+    produces = stage.produces
+    if produces == "checkpoint":
+        checkpoint = Checkpoint.open(paths[0])
+        reference = context.reference or (checkpoint if stage.makes_reference else None)
+        known = {**context.checkpoints, entry.id: checkpoint}
+        return replace(context, current=checkpoint, checkpoints=known, reference=reference)
+    if produces == "artifacts":
+        return replace(context, artifacts=(*context.artifacts, *(Artifact.load(path) for path in paths)))
+    return replace(context, measurements=(*context.measurements, *(Measurement.load(path) for path in paths)))
+
+
+def _point(link: Path, target: Path) -> None:
+    """Makes ``link`` a relative symbolic link to ``target``, in one rename."""
+    temporary = link.with_name(f".{link.name}.new")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(os.path.relpath(target, link.parent))
+    temporary.replace(link)
+
+
+class _JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        entry = {"time": self.formatTime(record), "level": record.levelname, "logger": record.name}
+        return json.dumps({**entry, "message": record.getMessage(), **getattr(record, "facts", {})}, default=str)
+
+
+@contextmanager
+def _run_log(folder: Path) -> Iterator[None]:
+    """Appends what our loggers say to ``log.jsonl`` while the block runs."""
+    handler = logging.FileHandler(folder / "log.jsonl", encoding="utf-8")
+    handler.setFormatter(_JsonLines())
+    loggers = [logging.getLogger(name) for name in ("compressor", "export", "devices", "benchmarks")]
+    for item in loggers:
+        item.addHandler(handler)
+        item.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        for item in loggers:
+            item.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,51 @@
+"""The hash of our own code behind a stage: its module and every module of ours that it imports, directly or not."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from compressor.core.hashing import combine, sha256_file
+
+OURS = ("compressor", "export", "devices", "benchmarks")
+
+
+@cache
+def source_hash(module: str) -> str:
+    """Returns one hash over the sources of ``module`` and of all modules of ours it reaches."""
+    files: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        path = _file(name)
+        if name in files or path is None:
+            continue
+        files[name] = sha256_file(path)
+        waiting.extend(_imports(name, path))
+    return combine(files)
+
+
+@cache
+def _file(module: str) -> Path | None:
+    if module.partition(".")[0] not in OURS:
+        return None
+    try:
+        spec = find_spec(module)
+    except ModuleNotFoundError:
+        return None
+    return Path(spec.origin) if spec and spec.origin else None
+
+
+@cache
+def _imports(module: str, path: Path) -> tuple[str, ...]:
+    """Returns the imported modules, those inside functions included; ``from a import b`` may mean module ``a.b``."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.extend(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.append(node.module)
+            found.extend(f"{node.module}.{alias.name}" for alias in node.names)
+    return tuple(name for name in found if name.partition(".")[0] in OURS)

@@ -1,0 +1,35 @@
+"""Which format and precision a device can run, answered before any work is done for it."""
+
+from __future__ import annotations
+
+from compressor.core.artifact import Format, Precision
+from compressor.core.device import DeviceProfile, Illegal
+from compressor.core.errors import IllegalOnDeviceError
+
+
+def legality(profile: DeviceProfile, format_name: Format, precision: Precision | None = None) -> Illegal | None:
+    """Returns why ``profile`` cannot run (or should not run) a combination, or None where it can.
+
+    Args:
+        profile: the kind of device.
+        format_name: the artifact's format.
+        precision: the artifact's precision; None asks for the format as a whole.
+    """
+    for rule in profile.illegal:
+        if rule.format == format_name and rule.precision in (None, precision):
+            return rule
+    if format_name not in profile.formats:
+        return Illegal(
+            format=format_name,
+            reason=f"{profile.title} has no runtime for it",
+            instead=" or ".join(profile.formats),
+        )
+    return None
+
+
+def check_legal(profile: DeviceProfile, format_name: Format, precision: Precision | None = None) -> None:
+    """Raises IllegalOnDeviceError, with the reason and what to use instead, for what :func:`legality` refuses."""
+    rule = legality(profile, format_name, precision)
+    if rule is not None:
+        asked = format_name if precision is None else f"{format_name} {precision}"
+        raise IllegalOnDeviceError(f"{asked} on {profile.name}: {rule.reason}", remedy=f"use {rule.instead}")

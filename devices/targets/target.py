@@ -1,0 +1,90 @@
+"""What every way to reach a device can do, and the choice of one by address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from compressor.core.errors import DeviceError
+from devices.conditions import Conditions
+from devices.profiles import DeviceAddress
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A command that ended by itself."""
+
+    returncode: int
+    """The command's own exit code; negative: the signal that ended it."""
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+class Target(Protocol):
+    """A reached device. Entering gives it a working folder there, leaving removes that folder.
+
+    Paths on the device are plain strings: they belong to its file system, not to this machine's.
+    """
+
+    address: DeviceAddress
+    python: str
+    """The Python interpreter on the device."""
+
+    def push(self, local: Path) -> str:
+        """Makes a file or folder of this machine available on the device and returns its path there."""
+        ...
+
+    def path(self, name: str) -> str:
+        """Returns the device's path for ``name`` in the working folder."""
+        ...
+
+    def run(
+        self, command: Sequence[str], *, time_limit_s: float, environment: Mapping[str, str] | None = None
+    ) -> Completed:
+        """Runs a command to its end.
+
+        Raises:
+            DeviceError: the command did not start or did not end in time; then it and its children have been ended.
+        """
+        ...
+
+    def pull(self, remote: str, local: Path) -> None:
+        """Copies a file from the device.
+
+        Raises:
+            DeviceError: there is no such file.
+        """
+        ...
+
+    def conditions(self) -> Conditions:
+        """Reads the state of the device that bears on timing."""
+        ...
+
+    def fingerprint(self) -> dict[str, str]:
+        """Returns what identifies the device's hardware and system."""
+        ...
+
+
+def target_for(address: DeviceAddress) -> AbstractContextManager[Target]:
+    """Returns the target for an address, to be entered with ``with``.
+
+    Raises:
+        DeviceError: the device cannot be reached from here.
+    """
+    if address.transport == "local":
+        from devices.targets.local import LocalTarget
+
+        return LocalTarget(address)
+    if address.transport == "unreached":
+        raise DeviceError(
+            f"'{address.profile.name}' names a kind of device but not where one is; expected an address to measure on",
+            remedy=f"measure on 'host', or plan and convert with --device {address.profile.name}",
+        )
+    raise DeviceError(
+        f"{address.name}: this version reaches only the host, not devices over {address.transport}",
+        remedy="measure on 'host'; its times stand for this machine alone",
+    )

@@ -1,0 +1,226 @@
+"""Checkpoint to artifacts: convert once in FP32, prove it, reduce it, prove that, judge it on the task, bundle it."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from compressor.core.artifact import PRECISIONS, Artifact, Format, IOSpec, Manifest, Precision, write_manifest
+from compressor.core.checkpoint import Checkpoint
+from compressor.core.environment import machine, versions
+from compressor.core.errors import AcceptanceError, ArtifactError, ParityError, StageError, UsageError
+from compressor.core.folders import new_folder
+from compressor.data.dataset import Split
+from compressor.evaluate import Evaluation, evaluate_logits
+from compressor.stage import Progress, silent
+from export.backend import Backend, backend_for
+from export.bundle import write_card, write_companions
+from export.ladder import Attempt, Rung, judge_drop, rungs
+from export.parity import Parity, compare, require_parity
+from export.source import ExportRequest, ExportSource
+from export.text_predictor import TextPredictor
+
+logger = logging.getLogger(__name__)
+
+SAFEST_FIRST: tuple[Precision, ...] = PRECISIONS
+"""A float file is proven before its quantised child, so that an error has one place to come from."""
+COMPUTE_PRECISION: dict[tuple[Format, Precision], str] = {
+    ("onnx", "fp16"): "fp32 (ONNX Runtime's CPU kernels widen half weights)",
+    ("tflite", "fp16"): "fp32 (LiteRT's CPU kernels widen half weights)",
+    ("onnx", "int8"): "int8 products, activations quantised to uint8 at run time",
+    ("tflite", "int8"): "int8 products, activations quantised at run time",
+    ("tensorrt", "fp16"): "fp16 in the engine that is built from it; fp32 where ONNX Runtime checks it",
+}
+
+
+def export_artifacts(
+    checkpoint: Checkpoint, request: ExportRequest, output: Path, *, progress: Progress = silent
+) -> tuple[Artifact, ...]:
+    """Makes every requested artifact as a folder ``<format>-<precision>`` in ``output``.
+
+    A folder that is already there and whole is kept, so that a killed export goes on where it was.
+
+    Raises:
+        MissingExtraError: before any work, when a format's packages are not installed.
+        UsageError: lengths the model cannot take.
+        ParityError: a converted file does not give its model's answers.
+        AcceptanceError: no precision of the ladder keeps the accuracy; nothing is written for that request.
+    """
+    backends = [backend_for(name) for name in dict.fromkeys(request.formats)]
+    for backend in backends:
+        backend.require()
+    wanted = {backend: _offered(backend, request.precisions) for backend in backends}
+    total, done = sum(map(len, wanted.values())), 0
+    source = ExportSource.load(checkpoint, request)
+    artifacts: dict[str, Artifact] = {}
+    output.mkdir(parents=True, exist_ok=True)
+    for backend, precisions in wanted.items():
+        with tempfile.TemporaryDirectory(prefix=".export-", dir=output) as work:
+            exporter = _Exporter(backend, source, request, Path(work), output)
+            for precision in precisions:
+                progress(done, total, f"{backend.format} {precision}")
+                artifact = exporter.climb(precision)
+                artifacts[artifact.name] = artifact
+                done += 1
+    progress(total, total, "exported")
+    return tuple(artifacts.values())
+
+
+def _offered(backend: Backend, precisions: tuple[Precision, ...]) -> list[Precision]:
+    """Returns the requested precisions that the format has, a float file before its quantised child."""
+    offered = [item for item in SAFEST_FIRST if item in precisions and backend.offers(item)]
+    if not offered:
+        known = ", ".join(item for item in SAFEST_FIRST if backend.offers(item))
+        raise UsageError(
+            f"{backend.format} cannot be made in {', '.join(precisions)}; expected one of {known}",
+            remedy=f"pass --precision {known.rpartition(', ')[2]}",
+        )
+    return offered
+
+
+@dataclass
+class _Exporter:
+    """One format's way from the FP32 conversion up the ladder; the conversion is made when first needed."""
+
+    backend: Backend
+    source: ExportSource
+    request: ExportRequest
+    work: Path
+    output: Path
+
+    def climb(self, precision: Precision) -> Artifact:
+        """Returns the first artifact on the ladder of ``precision`` that is proven and accepted."""
+        attempts: list[Attempt] = []
+        ladder = rungs(precision, self.request.plan)
+        for number, rung in enumerate(ladder):
+            if kept := self._kept(rung.precision):
+                return kept
+            folder = self.work / f"{precision}-{number}"
+            try:
+                candidate = self._make(rung, folder)
+            except (ParityError, StageError) as error:
+                if number + 1 == len(ladder):
+                    raise
+                attempts.append(Attempt(rung=rung.name, precision=rung.precision, accepted=False, reason=error.message))
+                continue
+            attempts.append(self._judge(rung, candidate))
+            if attempts[-1].accepted:
+                return self._bundle(rung, candidate, tuple(attempts))
+            logger.warning("%s %s refused: %s", self.backend.format, rung.name, attempts[-1].reason)
+        tried = "; ".join(f"{attempt.rung}: {attempt.reason}" for attempt in attempts)
+        raise AcceptanceError(
+            f"no {self.backend.format} file of {precision} or a safer precision stays within "
+            f"{self.request.plan.max_drop_points} points of the checkpoint ({tried})",
+            remedy="allow a larger max_drop_points, or export fp32",
+        )
+
+    def _kept(self, precision: Precision) -> Artifact | None:
+        folder = self.output / f"{self.backend.format}-{precision}"
+        try:
+            return Artifact.load(folder) if folder.is_dir() else None
+        except ArtifactError:
+            return None
+
+    def _fp32(self) -> Path:
+        """Converts on first use and proves the float file, whatever precision was asked for."""
+        folder = self.work / "fp32"
+        if not folder.is_dir():
+            folder.mkdir()
+            self.backend.convert(self.source.model, self.source.spec, folder)
+            self._prove(folder, "fp32")
+        return folder
+
+    def _prove(self, folder: Path, precision: Precision) -> _Candidate:
+        statistics = self.backend.inspect(folder / self.backend.model_file)
+        name = f"{self.request.name} as {self.backend.format} {precision}"
+        if statistics.precision != precision:
+            raise StageError(
+                f"{name}: the file holds {statistics.precision} ({statistics.gemm_types}); expected {precision}",
+                remedy="choose another precision, or report this model",
+            )
+        signatures = self.backend.signatures(folder)
+        io = self.source.io(signatures, dynamic_lengths=self.backend.dynamic_lengths)
+        predictor = self.backend.open(folder, io, threads=self.request.threads)
+        parity = compare(self.source.cases, predictor, precision, text=self.request.parity_source)
+        require_parity(parity, name)
+        return _Candidate(folder, io, parity, TextPredictor(self.source.encoder, io, predictor))
+
+    def _make(self, rung: Rung, folder: Path) -> _Candidate:
+        source = self._fp32()
+        folder.mkdir()
+        self.backend.reduce(source, folder, rung.precision, rung.plan)
+        return self._prove(folder, rung.precision)
+
+    def _judge(self, rung: Rung, candidate: _Candidate) -> Attempt:
+        split, reference = self.request.selection, self.source.selection
+        if split is None or reference is None:
+            reason = "parity holds; no labelled data to judge the task on"
+            return Attempt(rung=rung.name, precision=rung.precision, accepted=True, reason=reason)
+        value = _score(candidate.predictor, split, self.source.labels).value
+        drop, allowed = judge_drop(value, reference.value, rung.plan)
+        limit = rung.plan.max_drop_points
+        reason = f"{drop:+.2f} points lost on validation" + ("" if limit is None else f", {limit:.2f} allowed")
+        return Attempt(
+            rung=rung.name, precision=rung.precision, value=value, drop_points=drop, accepted=allowed, reason=reason
+        )
+
+    def _bundle(self, rung: Rung, candidate: _Candidate, attempts: tuple[Attempt, ...]) -> Artifact:
+        source, request, backend = self.source, self.request, self.backend
+        target = self.output / f"{backend.format}-{rung.precision}"
+        with new_folder(target, "artifact") as folder:
+            for file in candidate.folder.iterdir():
+                file.rename(folder / file.name)
+            facts = backend.finish(folder, source.spec, rung.precision)
+            model_files = tuple(sorted(path.name for path in folder.iterdir() if path.name.startswith("model.")))
+            write_companions(folder, source.checkpoint, source.labels, candidate.io, candidate.parity)
+            manifest = Manifest(
+                format=backend.format,
+                precision=rung.precision,
+                compute_precision=COMPUTE_PRECISION.get((backend.format, rung.precision), "fp32"),
+                method=rung.plan.method if rung.precision == "int8" else None,
+                model_file=backend.model_file,
+                model_files=model_files,
+                statistics=backend.inspect(folder / backend.model_file),
+                source={"name": request.name, "checkpoint": source.checkpoint.hash},
+                reference=self._reference(candidate),
+                attempts=tuple(attempt.model_dump(mode="json") for attempt in attempts),
+                rebuild={
+                    "to": backend.format,
+                    "precision": rung.precision,
+                    "lengths": list(source.spec.lengths),
+                    "plan": rung.plan.model_dump(mode="json"),
+                },
+                versions=versions(),
+                machine=machine(),
+                notes=tuple(f"{name}: {value}" for name, value in facts.items()),
+                files={},
+            )
+            write_card(folder, manifest, candidate.io, candidate.parity, source.labels)
+            write_manifest(folder, manifest)
+        return Artifact.load(target)
+
+    def _reference(self, candidate: _Candidate) -> dict[str, float]:
+        """Metrics on the report split: of the artifact itself, the checkpoint it came from, and the trained teacher."""
+        split, checkpoint = self.request.report, self.source.report
+        if split is None or checkpoint is None:
+            return {}
+        score = _score(candidate.predictor, split, self.source.labels)
+        teacher = {} if self.request.teacher is None else {"teacher": self.request.teacher.value}
+        return {**teacher, "checkpoint": checkpoint.value, "artifact": score.value, "examples": float(len(split))}
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A converted file that kept parity."""
+
+    folder: Path
+    io: IOSpec
+    parity: Parity
+    predictor: TextPredictor
+
+
+def _score(predictor: TextPredictor, split: Split, labels: tuple[str, ...]) -> Evaluation:
+    found = predictor.logits(split.texts)
+    return evaluate_logits(found.logits, split.labels, truncated=found.truncated)

@@ -1,0 +1,105 @@
+"""The ONNX format: what ONNX Runtime, and everything that reads its files, runs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from compressor.core.artifact import PRECISIONS, Format, IOSpec, ModelStatistics, Precision, Signature
+from compressor.core.errors import UsageError
+from compressor.quantize.plan import QuantizationPlan
+from export.backend import ConversionSpec, Predictor, require_package
+from export.onnx import files
+from export.onnx.build import build
+from export.onnx.half import to_half
+from export.onnx.inspection import statistics
+from export.onnx.int8 import quantize_dynamic
+from export.onnx.policy import check_patterns, keeps_fp32, module_path
+from export.onnx.predictor import OnnxPredictor
+from export.onnx.signatures import read_signature
+from export.onnx.tracing import TraceOptions
+
+OPSET = 18
+_OPTIONS = TraceOptions(opset=OPSET, integer=torch.int64, dynamic_batch=True)
+
+
+class OnnxBackend:
+    """One ``model.onnx`` with int64 inputs, and any batch size and length."""
+
+    format: Format = "onnx"
+    model_file = files.MODEL_FILE
+    dynamic_lengths = True
+
+    def offers(self, precision: Precision) -> bool:
+        """Returns True: every precision is made."""
+        return precision in PRECISIONS
+
+    def require(self) -> None:
+        """Raises MissingExtraError when ONNX or ONNX Runtime is not installed."""
+        for module in ("onnx", "onnxruntime", "onnxscript", "onnx_ir"):
+            require_package(module, module.replace("_", "-"), "dev")
+
+    def convert(self, model: nn.Module, spec: ConversionSpec, output: Path) -> None:
+        """Writes the clean FP32 graph of ``model`` into ``output``.
+
+        Raises:
+            StageError: the graph is not valid, or larger than the model's unique parameters allow.
+        """
+        build(model, spec, output / self.model_file, _OPTIONS)
+
+    def reduce(self, source: Path, output: Path, precision: Precision, plan: QuantizationPlan) -> None:
+        """Writes a lower-precision copy of the FP32 folder ``source`` into ``output``.
+
+        Raises:
+            UsageError: a pattern of the plan matches no module, or a precision that is none of fp32, fp16, int8.
+            StageError: the result is not a valid graph, or a weight does not fit half precision.
+        """
+        reduce_graph(source / self.model_file, output / self.model_file, precision, plan)
+
+    def finish(self, folder: Path, spec: ConversionSpec, precision: Precision) -> Mapping[str, object]:
+        """Adds nothing: the file is complete. Returns the opset as read back."""
+        return {"opset": files.opset_of(files.load(folder / self.model_file))}
+
+    def signatures(self, folder: Path) -> tuple[Signature, ...]:
+        """Returns the single entry point of the file in ``folder``."""
+        return (read_signature(files.load(folder / self.model_file)),)
+
+    def inspect(self, model: Path) -> ModelStatistics:
+        """Returns what is found in any ONNX file.
+
+        Raises:
+            ArtifactError: the file is no whole ONNX model.
+        """
+        return statistics(model)
+
+    def open(self, folder: Path, io: IOSpec, *, threads: int) -> Predictor:
+        """Loads the file in ``folder`` in ONNX Runtime on this CPU."""
+        return OnnxPredictor(folder / self.model_file, threads=threads)
+
+
+def reduce_graph(source: Path, target: Path, precision: Precision, plan: QuantizationPlan) -> None:
+    """Writes ``source`` (a clean FP32 graph) to ``target`` in another precision, and proves the result valid.
+
+    Raises:
+        UsageError: a pattern of the plan matches no module, or an unknown precision.
+        StageError: the result is not a valid graph, or a weight does not fit half precision.
+    """
+    if precision == "fp32":
+        for file in files.model_files(source):
+            shutil.copyfile(file, target.parent / file.name)
+        return
+    model = files.load(source)
+    opset = files.opset_of(model)
+    if precision == "fp16":
+        check_patterns(plan, model)
+        to_half(model, lambda node: keeps_fp32(plan, module_path(node)))
+    elif precision == "int8":
+        model = quantize_dynamic(model, plan)
+    else:
+        raise UsageError(f"'{precision}' is no target precision", remedy="ask for fp32, fp16 or int8")
+    files.save(model, target)
+    files.check(target, opset=opset)

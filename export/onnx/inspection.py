@@ -1,0 +1,166 @@
+"""What is in an ONNX file, whoever made it: precision as found, unique bytes, operators."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes import common
+
+from compressor.core.artifact import Format, ModelStatistics, Precision
+from compressor.core.errors import ArtifactError
+from export.onnx import files
+
+_FLOAT_GEMMS = frozenset({"MatMul", "Gemm", "FusedMatMul", "FusedGemm", "Conv", "Attention"})
+_INT8_GEMMS = frozenset(
+    {
+        "MatMulInteger",
+        "MatMulIntegerToFloat",
+        "DynamicQuantizeMatMul",
+        "QLinearMatMul",
+        "QGemm",
+        "QAttention",
+        "ConvInteger",
+        "QLinearConv",
+    }
+)
+_THROUGH = frozenset({"Identity", "Transpose", "Cast", "Reshape", "DequantizeLinear", "QuantizeLinear"})
+_TYPE_NAMES = {
+    ir.DataType.FLOAT: "fp32",
+    ir.DataType.FLOAT16: "fp16",
+    ir.DataType.BFLOAT16: "bf16",
+    ir.DataType.DOUBLE: "fp64",
+}
+_SHARE = 0.9
+"""A file is called after a precision when at least this share of its weights has it."""
+
+
+def statistics(path: Path, format_name: Format = "onnx") -> ModelStatistics:
+    """Reads a model file and says what it holds.
+
+    ``gemm_types`` counts every matrix product by the type it multiplies in, products of two activations included.
+    ``precision`` is decided by the products with a stored weight, each unique weight counted by its elements, and must
+    agree with how the weights are stored; else it is ``mixed``.
+
+    Raises:
+        ArtifactError: the file is no whole ONNX model.
+    """
+    model = files.load(path)
+    try:
+        unique = _unique_tensors(model)
+        _infer(model)
+        gemm_types, weighted = _gemms(model)
+        operators = Counter(node.op_type for node in model.graph)
+        return ModelStatistics(
+            format=format_name,
+            precision=_precision(weighted, unique),
+            size_bytes=files.stored_bytes(path),
+            unique_parameter_bytes=sum(tensor.nbytes for tensor in unique),
+            parameters=sum(tensor.size for tensor in unique),
+            lengths=_lengths(model),
+            operators=dict(sorted(operators.items())),
+            gemm_types=dict(gemm_types),
+            opset=files.opset_of(model),
+        )
+    except (ValueError, TypeError, OSError) as error:
+        raise ArtifactError(f"{path} cannot be read as a whole: {error}", remedy="copy the file again") from error
+
+
+def _infer(model: ir.Model) -> None:
+    """Fills in missing types; other makers' operators end the inference, and types known so far are kept."""
+    try:
+        common.ShapeInferencePass(check_type=False, strict_mode=False)(model)
+    except (RuntimeError, ValueError):
+        return
+
+
+def _unique_tensors(model: ir.Model) -> list[ir.TensorProtocol]:
+    """Stored weights (float, or 8 and 4-bit integers), a copy or a transposed copy of another one left out."""
+    found: dict[tuple[str, str], ir.TensorProtocol] = {}
+    for tensor in _stored(model):
+        if tensor.dtype.is_floating_point() or tensor.dtype.bitwidth <= 8 and tensor.dtype is not ir.DataType.BOOL:
+            array = tensor.numpy()
+            digest = min(_digest(array), _digest(array.T)) if array.ndim == 2 else _digest(array)
+            found.setdefault((tensor.dtype.name, digest), tensor)
+    return list(found.values())
+
+
+def _stored(model: ir.Model) -> Iterator[ir.TensorProtocol]:
+    for value in model.graph.initializers.values():
+        if value.const_value is not None:
+            yield value.const_value
+    for node in model.graph:
+        attribute = node.attributes.get("value")
+        if node.op_type == "Constant" and attribute is not None and attribute.type is ir.AttributeType.TENSOR:
+            yield attribute.as_tensor()
+
+
+def _digest(array: np.ndarray) -> str:
+    content = hashlib.sha1(np.ascontiguousarray(array).tobytes(), usedforsecurity=False)
+    return f"{array.shape}{content.hexdigest()}"
+
+
+def _gemms(model: ir.Model) -> tuple[Counter[str], Counter[str]]:
+    """Returns the matrix products by type, and the elements of their unique stored weights by type."""
+    nodes: Counter[str] = Counter()
+    weights: dict[tuple[str, str], int] = {}
+    for node in model.graph:
+        if node.op_type not in _FLOAT_GEMMS | _INT8_GEMMS:
+            continue
+        kind = _gemm_type(node)
+        nodes[kind] += 1
+        for value in node.inputs:
+            weight = _weight_behind(value)
+            if weight is not None and weight.const_value is not None and len(weight.const_value.shape) >= 2:
+                weights[(str(weight.name), kind)] = weight.const_value.size
+    elements: Counter[str] = Counter()
+    for (_, kind), size in weights.items():
+        elements[kind] += size
+    return nodes, elements
+
+
+def _gemm_type(node: ir.Node) -> str:
+    if node.op_type in _INT8_GEMMS:
+        return "int8"
+    operands = [value for value in node.inputs[:2] if value is not None]
+    producers = [value.producer() for value in operands]
+    if all(producer is not None and producer.op_type == "DequantizeLinear" for producer in producers):
+        return "int8"
+    dtypes = [value.dtype or (value.const_value.dtype if value.const_value is not None else None) for value in operands]
+    known = next((dtype for dtype in dtypes if dtype is not None), None)
+    return _TYPE_NAMES.get(known, "unknown") if known is not None else "unknown"
+
+
+def _weight_behind(value: ir.Value | None) -> ir.Value | None:
+    while value is not None and value.const_value is None:
+        producer = value.producer()
+        if producer is None or producer.op_type not in _THROUGH:
+            return None
+        value = producer.inputs[0]
+    return value
+
+
+def _precision(weighted: Counter[str], unique: list[ir.TensorProtocol]) -> Precision:
+    elements = sum(tensor.size for tensor in unique)
+    total = sum(weighted.values())
+    if total and weighted["int8"] >= _SHARE * total:
+        return "int8"
+    for name, dtype in (("fp32", ir.DataType.FLOAT), ("fp16", ir.DataType.FLOAT16)):
+        stored = sum(tensor.size for tensor in unique if tensor.dtype is dtype)
+        computed = weighted[name] >= _SHARE * total
+        if computed and stored >= _SHARE * elements:
+            return "fp32" if name == "fp32" else "fp16"
+    return "mixed"
+
+
+def _lengths(model: ir.Model) -> tuple[int, ...]:
+    found = {
+        value.shape[1]
+        for value in model.graph.inputs
+        if value.shape is not None and len(value.shape) == 2 and isinstance(value.shape[1], int)
+    }
+    return tuple(sorted(found))

@@ -1,0 +1,69 @@
+"""ONNX Runtime on this machine's CPU, fed by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compressor.core.errors import ArtifactError
+from compressor.text import ATTENTION_MASK, INPUT_IDS, Batch
+from export.onnx.tracing import OUTPUT
+
+_ERRORS_ONLY = 3
+_DTYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+
+
+class OnnxPredictor:
+    """A session whose feed comes from the graph's own input names.
+
+    Token types that the graph asks for and the batch lacks are zeros; what the graph does not take is left out.
+
+    Args:
+        path: the ONNX file.
+        threads: threads inside one operator; operators run one after another.
+        fixed_batch: size of the graph's batch dimension; rows are run in groups of it. None: any size.
+
+    Raises:
+        ArtifactError: ONNX Runtime refuses the file.
+    """
+
+    def __init__(self, path: Path, *, threads: int, fixed_batch: int | None = None) -> None:
+        import onnxruntime as ort
+
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = _ERRORS_ONLY
+        try:
+            session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # ONNX Runtime's error classes have no common base
+            raise ArtifactError(
+                f"ONNX Runtime does not load {path}: {error}", remedy="copy the file again, or convert again"
+            ) from error
+        self._session: Any = session
+        self._dtypes = {item.name: _DTYPES.get(item.type, np.int64) for item in session.get_inputs()}
+        outputs = [item.name for item in session.get_outputs()]
+        self._output = OUTPUT if OUTPUT in outputs else outputs[0]
+        self._fixed_batch = fixed_batch
+        self.runtime = f"onnxruntime {ort.__version__}"
+
+    def logits(self, batch: Batch) -> np.ndarray:
+        """Returns float32 logits of shape (batch, labels) for arrays of shape (batch, tokens)."""
+        rows = len(batch[INPUT_IDS])
+        step = self._fixed_batch or max(rows, 1)
+        parts = [self._run({name: a[i : i + step] for name, a in batch.items()}) for i in range(0, rows, step)]
+        return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+    def _run(self, batch: Batch) -> np.ndarray:
+        feed = {}
+        for name, dtype in self._dtypes.items():
+            array = batch.get(name)
+            if array is None:
+                if name in (INPUT_IDS, ATTENTION_MASK):
+                    raise ValueError(f"the batch holds no '{name}'")
+                array = np.zeros_like(batch[INPUT_IDS])
+            feed[name] = np.ascontiguousarray(array, dtype=dtype)
+        (logits,) = self._session.run([self._output], feed)
+        return np.asarray(logits, dtype=np.float32)

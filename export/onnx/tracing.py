@@ -1,0 +1,100 @@
+"""From a PyTorch classifier to a raw ONNX graph, by tracing."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from compressor.text import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
+from export.backend import ConversionSpec
+from export.onnx.passes.finite_masks import MASK_FILL
+
+OUTPUT = "logits"
+WRAPPED = "model"
+"""Attribute of the wrapper that holds the classifier: the first part of every node's scope."""
+_MASKS_BY_PAIR = frozenset({"deberta-v2"})
+"""Families that build a mask over token pairs from the (batch, tokens) mask and accept no additive mask."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceOptions:
+    """What differs between the formats that start from an ONNX graph."""
+
+    opset: int
+    integer: torch.dtype
+    """Type of the token ids: int64 for ONNX users, int32 for TensorRT."""
+    dynamic_batch: bool
+
+
+class TracedClassifier(nn.Module):
+    """A classifier with positional inputs, one output, and an attention mask that half precision can hold.
+
+    Transformers fills its masks with the lowest float32, which is minus infinity in half precision. Most families take a
+    ready additive mask of shape (batch, 1, 1, tokens) instead, so it is made here, with a fill that stays finite.
+    """
+
+    def __init__(self, model: nn.Module, spec: ConversionSpec) -> None:
+        super().__init__()
+        self.add_module(WRAPPED, model)
+        self._additive_mask = spec.model_type not in _MASKS_BY_PAIR
+
+    def forward(
+        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """Returns logits of shape (batch, labels) for ids and mask of shape (batch, tokens)."""
+        mask = attention_mask
+        if self._additive_mask:
+            mask = (1.0 - attention_mask[:, None, None, :].to(torch.float32)) * MASK_FILL
+        types = {} if token_type_ids is None else {TOKEN_TYPE_IDS: token_type_ids}
+        logits: torch.Tensor = self.get_submodule(WRAPPED)(input_ids=input_ids, attention_mask=mask, **types).logits
+        return logits
+
+
+def trace(model: nn.Module, spec: ConversionSpec, output: Path, options: TraceOptions) -> None:
+    """Writes the raw traced graph of ``model`` to the file ``output``.
+
+    The TorchScript exporter is used: it keeps LayerNormalization as one operator, names every node after its module, and
+    writes the opset it was asked for.
+    """
+    names = [INPUT_IDS, ATTENTION_MASK, *([TOKEN_TYPE_IDS] if spec.takes_token_types else [])]
+    rows, tokens = (2 if options.dynamic_batch else 1), min(8, spec.max_tokens)
+    ids = torch.full((rows, tokens), spec.pad_id + 1 if spec.pad_id == 0 else 0, dtype=options.integer)
+    mask = torch.ones_like(ids)
+    mask[:, -1] = 0
+    example = (ids, mask, torch.zeros_like(ids))[: len(names)]
+    axes = {0: "batch", 1: "tokens"} if options.dynamic_batch else {1: "tokens"}
+    dynamic: dict[str, dict[int, str]] = {name: dict(axes) for name in names}
+    if options.dynamic_batch:
+        dynamic[OUTPUT] = {0: "batch"}
+    with _quiet(), torch.no_grad():
+        torch.onnx.export(
+            TracedClassifier(model, spec).eval(),
+            example,
+            str(output),
+            dynamo=False,
+            opset_version=options.opset,
+            input_names=names,
+            output_names=[OUTPUT],
+            dynamic_axes=dynamic,
+        )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silences the exporter: it warns of every shape that Python reads while tracing, which the parity check covers."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,117 @@
+"""The checkpoint that is exported, with everything that is computed from it once for all formats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from compressor.core.artifact import Format, IOSpec, Precision, Signature
+from compressor.core.checkpoint import Checkpoint
+from compressor.core.errors import ModelError, UsageError
+from compressor.data.dataset import Split, Text
+from compressor.evaluate import Evaluation, check_reference, evaluate_checkpoint
+from compressor.families import adapter_for
+from compressor.models import load_compressed
+from compressor.quantize.plan import QuantizationPlan
+from compressor.text import SentenceEncoder
+from export.backend import ConversionSpec
+from export.parity import ParityCase, parity_cases
+
+MIN_LENGTH = 3
+"""Two special tokens and one piece of text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest:
+    """What to make of one checkpoint."""
+
+    formats: tuple[Format, ...]
+    precisions: tuple[Precision, ...]
+    lengths: tuple[int, ...]
+    plan: QuantizationPlan = field(default_factory=QuantizationPlan)
+    parity_texts: tuple[Text, ...]
+    """Real sentences for parity; the checkpoint's own test texts where there are any."""
+    parity_source: str
+    """Where the parity texts come from, for ``parity.json``."""
+    selection: Split | None = None
+    """The split the ladder selects on (validation)."""
+    report: Split | None = None
+    """The split whose metric goes into the manifest (test)."""
+    teacher: Evaluation | None = None
+    """The trained teacher on ``report``."""
+    name: str
+    threads: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportSource:
+    """A loaded checkpoint, its conversion spec, its reference logits and its own metrics."""
+
+    checkpoint: Checkpoint
+    model: nn.Module
+    encoder: SentenceEncoder
+    spec: ConversionSpec
+    labels: tuple[str, ...]
+    text_columns: int
+    cases: tuple[ParityCase, ...]
+    selection: Evaluation | None
+    report: Evaluation | None
+
+    @classmethod
+    def load(cls, checkpoint: Checkpoint, request: ExportRequest) -> ExportSource:
+        """Loads the checkpoint and runs the PyTorch reference.
+
+        Raises:
+            UsageError: lengths the model cannot take.
+            ModelError: the checkpoint does not load or names other labels than it has logits.
+            AcceptanceError: the checkpoint itself does not beat the majority class.
+        """
+        model = load_compressed(checkpoint.path)
+        adapter = adapter_for(model.config)
+        limit = adapter.max_tokens(model.config)
+        lengths = tuple(sorted(set(request.lengths)))
+        if not lengths or lengths[0] < MIN_LENGTH or lengths[-1] > limit:
+            given = ", ".join(map(str, lengths)) or "none"
+            raise UsageError(
+                f"lengths {given}: expected numbers from {MIN_LENGTH} to {limit}, the most tokens this model takes",
+                remedy=f"pass lengths of at most {limit}",
+            )
+        labels, num_labels = checkpoint.labels, int(model.config.num_labels)
+        if len(labels) != num_labels:
+            raise ModelError(
+                f"config.json names {len(labels)} labels for {num_labels} logits", remedy="set id2label in config.json"
+            )
+        encoder = SentenceEncoder.load(checkpoint.path, max_tokens=lengths[-1])
+        token_types = adapter.takes_token_types(model.config)
+        spec = ConversionSpec(
+            lengths=lengths, max_tokens=lengths[-1], takes_token_types=token_types, pad_id=encoder.pad_id,
+            num_labels=num_labels, model_type=adapter.model_type,
+        )  # fmt: skip
+        return cls(
+            checkpoint=checkpoint, model=model, encoder=encoder, spec=spec, labels=labels,
+            text_columns=2 if isinstance(request.parity_texts[0], tuple) else 1,
+            cases=parity_cases(model, encoder, request.parity_texts, lengths, token_types=token_types),
+            selection=_evaluate(checkpoint, request.selection, request, spec),
+            report=_evaluate(checkpoint, request.report, request, spec),
+        )  # fmt: skip
+
+    def io(self, signatures: tuple[Signature, ...], *, dynamic_lengths: bool) -> IOSpec:
+        """Returns the ``io.json`` of a converted file with these entry points."""
+        return IOSpec(
+            text_columns=self.text_columns,
+            max_tokens=self.spec.max_tokens,
+            lengths=() if dynamic_lengths else self.spec.lengths,
+            pad_id=self.spec.pad_id,
+            signatures=signatures,
+        )
+
+
+def _evaluate(
+    checkpoint: Checkpoint, split: Split | None, request: ExportRequest, spec: ConversionSpec
+) -> Evaluation | None:
+    if split is None:
+        return None
+    evaluation = evaluate_checkpoint(checkpoint, split, threads=request.threads, max_tokens=spec.max_tokens)
+    check_reference(evaluation)
+    return evaluation

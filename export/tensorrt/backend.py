@@ -1,0 +1,115 @@
+"""The TensorRT format: the strongly typed ONNX file from which a device builds its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from compressor.core.artifact import Format, IOSpec, ModelStatistics, Precision, Signature
+from compressor.core.errors import IllegalOnDeviceError
+from compressor.core.hashing import sha256_file
+from compressor.quantize.plan import QuantizationPlan
+from export.backend import ConversionSpec, Predictor, require_package
+from export.onnx import files
+from export.onnx.backend import reduce_graph
+from export.onnx.build import build
+from export.onnx.inspection import statistics
+from export.onnx.predictor import OnnxPredictor
+from export.onnx.signatures import read_signature
+from export.onnx.tracing import TraceOptions
+from export.tensorrt.engines import build_engine_here, build_rtx_plan
+from export.tensorrt.profiles import METADATA_KEY, from_text, profiles_for, to_text
+from export.tensorrt.scripts import write_build_files
+
+OPSET = 17
+"""The first with LayerNormalization, and the last that TensorRT 8.6 reads."""
+_OPTIONS = TraceOptions(opset=OPSET, integer=torch.int32, dynamic_batch=False)
+
+
+class TensorRTBackend:
+    """One ``model.onnx`` with int32 inputs of shape (1, tokens), one optimisation profile a length, and its build scripts."""
+
+    format: Format = "tensorrt"
+    model_file = files.MODEL_FILE
+    dynamic_lengths = False
+
+    def require(self) -> None:
+        """Raises MissingExtraError when ONNX or ONNX Runtime is not installed; TensorRT itself is needed on the device only."""
+        for module in ("onnx", "onnxruntime", "onnxscript", "onnx_ir", "jinja2"):
+            require_package(module, module.replace("_", "-"), "dev")
+
+    def convert(self, model: nn.Module, spec: ConversionSpec, output: Path) -> None:
+        """Writes the FP32 graph of ``model`` into ``output``, with its profiles in the file's metadata.
+
+        Raises:
+            StageError: the graph is not valid, or larger than the model's unique parameters allow.
+        """
+        profiles = to_text(profiles_for(spec.lengths))
+        build(model, spec, output / self.model_file, _OPTIONS, metadata={METADATA_KEY: profiles})
+
+    def reduce(self, source: Path, output: Path, precision: Precision, plan: QuantizationPlan) -> None:
+        """Writes a lower-precision copy of the FP32 folder ``source`` into ``output``.
+
+        Raises:
+            IllegalOnDeviceError: INT8 was asked for.
+            UsageError: a pattern of the plan matches no module.
+            StageError: the result is not a valid graph, or a weight does not fit half precision.
+        """
+        if precision == "int8":
+            raise IllegalOnDeviceError(
+                "INT8 for TensorRT needs symmetric Q/DQ with statically calibrated ranges, which this version does not "
+                "make; a dynamically quantised graph would run on no TensorRT",
+                remedy="use fp16",
+            )
+        reduce_graph(source / self.model_file, output / self.model_file, precision, plan)
+
+    def finish(self, folder: Path, spec: ConversionSpec, precision: Precision) -> Mapping[str, object]:
+        """Adds the build scripts, and the engines that can be built here; returns what was and was not built.
+
+        Raises:
+            StageError: an engine was built and does not compute in the precision asked for.
+        """
+        path = folder / self.model_file
+        graph = files.load(path)
+        profiles = from_text(graph.metadata_props.get(METADATA_KEY, "")) or profiles_for(spec.lengths)
+        write_build_files(
+            folder,
+            model=self.model_file,
+            sha256={file.name: sha256_file(file) for file in files.model_files(path)},
+            inputs=[str(value.name) for value in graph.graph.inputs],
+            profiles=profiles,
+            precision=precision,
+        )
+        return {
+            "opset": files.opset_of(graph),
+            **build_rtx_plan(path, profiles, precision),
+            **build_engine_here(folder),
+        }
+
+    def signatures(self, folder: Path) -> tuple[Signature, ...]:
+        """Returns one entry point a profile, ``profile_0`` the shortest."""
+        graph = files.load(folder / self.model_file)
+        profiles = from_text(graph.metadata_props.get(METADATA_KEY, ""))
+        if not profiles:
+            return (read_signature(graph),)
+        return tuple(
+            read_signature(graph, key=f"profile_{index}", length=profile.max_tokens)
+            for index, profile in enumerate(profiles)
+        )
+
+    def inspect(self, model: Path) -> ModelStatistics:
+        """Returns what is found in the ONNX file that engines are built from.
+
+        Raises:
+            ArtifactError: the file is no whole ONNX model.
+        """
+        found = statistics(model, "tensorrt")
+        profiles = from_text(files.load(model).metadata_props.get(METADATA_KEY, ""))
+        return found.model_copy(update={"lengths": tuple(profile.max_tokens for profile in profiles) or found.lengths})
+
+    def open(self, folder: Path, io: IOSpec, *, threads: int) -> Predictor:
+        """Loads the ONNX file in ONNX Runtime on this CPU: it checks what engines are built from, not an engine."""
+        return OnnxPredictor(folder / self.model_file, threads=threads, fixed_batch=1)

@@ -1,0 +1,84 @@
+"""The layers of a built engine, read from the builder's own verbose log: what precision the engine really computes in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from compressor.core.schema import Record
+
+_HEADER = "Layers:"
+_LAYER = re.compile(r"^Name: (?P<name>.*?), LayerType: (?P<kind>[^,]*),")
+_SECTIONS = ("Inputs", "Constants", "Outputs")
+_TENSOR = re.compile(r"Dimensions: \[(?P<dims>[^\]]*)\].*?Datatype: (?P<dtype>\w+)")
+_SOURCE = re.compile(r"\[ONNX Layer: (?P<name>[^\]]*?)(?: \[profile \d+\])?\]")
+_GEMM_KINDS = frozenset({"gemm", "matmul", "fmha", "mha"})
+_FUSIONS = frozenset({"runtime_fusion"})
+"""Layers compiled around a GEMM; they count when one of the source nodes is a GEMM."""
+_GEMM_NODE = re.compile(r"/(MatMul|Gemm)(_\d+)?$")
+
+
+class BuiltLayer(Record):
+    """One layer of an engine."""
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    """Data types of the activations it reads, e.g. ``Half``."""
+    weights: tuple[str, ...]
+    """Data types of the constant matrices it reads; scalars and vectors (scales, biases) are left out."""
+    outputs: tuple[str, ...]
+    onnx_nodes: tuple[str, ...]
+    """Names of the ONNX nodes it was made from."""
+
+    @property
+    def is_gemm(self) -> bool:
+        """Whether the layer multiplies matrices."""
+        fused = self.kind in _FUSIONS and any(_GEMM_NODE.search(name) for name in self.onnx_nodes)
+        return self.kind in _GEMM_KINDS or fused
+
+    @property
+    def operand_types(self) -> frozenset[str]:
+        """Data types that go into the product."""
+        return frozenset((*self.inputs, *self.weights))
+
+
+def built_layers(log: Iterable[str]) -> tuple[BuiltLayer, ...]:
+    """Returns the layers from a verbose build log; empty where the log lists none.
+
+    Args:
+        log: messages of the builder, with ``ProfilingVerbosity.DETAILED``; one of them begins with ``Layers:``.
+    """
+    listing = [message for message in log if message.lstrip().startswith(_HEADER)]
+    return tuple(layer for message in listing for line in message.splitlines() if (layer := _parse(line)) is not None)
+
+
+def gemms_not_in(layers: Sequence[BuiltLayer], dtype: str) -> tuple[BuiltLayer, ...]:
+    """Returns the GEMM layers that read anything but ``dtype``."""
+    return tuple(layer for layer in layers if layer.is_gemm and layer.operand_types != {dtype})
+
+
+def _parse(line: str) -> BuiltLayer | None:
+    found = _LAYER.match(line)
+    if found is None:
+        return None
+    inputs, constants, outputs = (_tensors(line, section) for section in _SECTIONS)
+    return BuiltLayer(
+        name=found["name"],
+        kind=found["kind"].strip(),
+        inputs=tuple(dtype for _, dtype in inputs),
+        weights=tuple(dtype for dims, dtype in constants if sum(dim not in ("1", "") for dim in dims) >= 2),
+        outputs=tuple(dtype for _, dtype in outputs),
+        onnx_nodes=tuple(_SOURCE.findall(line)),
+    )
+
+
+def _tensors(line: str, section: str) -> list[tuple[list[str], str]]:
+    """Returns (dimensions, data type) of the tensors listed in one section of a layer's line."""
+    start = line.find(f", {section}: [")
+    if start < 0:
+        return []
+    following = [", Inputs: [", ", Constants: [", ", Outputs: [", ", TacticName:"]
+    ends = [position for text in following if (position := line.find(text, start + 1)) > 0]
+    part = line[start : min(ends, default=len(line))]
+    return [([dim.strip() for dim in m["dims"].split(",")], m["dtype"]) for m in _TENSOR.finditer(part)]
