@@ -116,8 +116,8 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def _explain(path: Path, error: ValidationError) -> RecipeError:
-    """Turns the first schema error into one that names the place and what was expected."""
-    first = error.errors()[0]
+    """Turns the most telling schema error (an unknown key before all) into one that names place and expectation."""
+    first = min(error.errors(), key=lambda item: item["type"] != "extra_forbidden")
     place = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
     name = str(first["loc"][-1]) if first["loc"] else ""
     if first["type"] == "extra_forbidden":

@@ -1,107 +1,31 @@
 """Judges artifacts against budgets, and says when it cannot know.
 
-A percentile budget is judged by the exact binomial test on the runs that exceeded it, not by the sample percentile:
-with ``k`` of ``n`` runs over a budget on the ``p``-th percentile, and ``X`` binomial with ``n`` and ``1 - p``,
-
-- **pass** when ``P(X <= k) <= alpha``: were the true percentile above the budget, so few would be rare;
-- **over budget** when ``P(X >= k) <= alpha``: were it within, so many would be rare;
-- **inconclusive** otherwise.
-
-Each error therefore has at most the probability ``alpha``, whatever the distribution of the times, as long as the runs
-are independent. That is checked: with a lag-1 rank autocorrelation above ``MAX_AUTOCORRELATION`` the runs are thinned,
-to a distance at which an autoregressive process of that strength has lost it. Where the runs at that distance are still
-alike (``MAX_LEFT_OVER``), the dependence does not fade, as when whole processes differ, and nothing is decided.
+Times are judged by :mod:`benchmarks.percentile_test`, sizes and accuracy by what the artifact's manifest holds.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-import numpy as np
-from scipy import stats
-
 from benchmarks.budget import Budget
-from benchmarks.statistics import PERCENTILES, Floats, autocorrelation, percentile
+from benchmarks.percentile_test import ALPHA, judge_percentile, runs_needed
+from benchmarks.statistics import PERCENTILES, percentile
 from compressor.core.artifact import Artifact
 from compressor.core.errors import ArtifactError, RecipeError
 from compressor.core.measurement import Measurement
 from compressor.core.verdict import Check, Outcome, Verdict
 
-ALPHA = 0.05
-MAX_AUTOCORRELATION = 0.2
-MAX_LEFT_OVER = 0.3
 SHARES = {**PERCENTILES, "total_p95_ms": 0.95}
 """Budget keys that bound a percentile of single times, and the share of runs that must not exceed it."""
 _MEASURED = (*SHARES, "cold_ms", "peak_memory_mb")
-
-
-@dataclass(frozen=True)
-class Judged:
-    """The outcome of one percentile test."""
-
-    outcome: Outcome
-    runs: int
-    """Runs that were judged, after thinning."""
-    over: int
-    """Those of them above the budget."""
-    detail: str
-
-
-def runs_needed(share: float, alpha: float = ALPHA) -> int:
-    """Returns the fewest runs that can pass a budget on a percentile, none exceeding it: 59 for p95, 299 for p99."""
-    return math.ceil(math.log(alpha) / math.log(share))
 
 
 def runs_needed_for(budgets: Sequence[Budget], alpha: float = ALPHA) -> int:
     """Returns the fewest runs with which every percentile in ``budgets`` can pass; 1 where none is set."""
     names = {name for budget in budgets for name in budget.limits()}
     return max((runs_needed(share, alpha) for name, share in SHARES.items() if name in names), default=1)
-
-
-def judge_percentile(
-    times_ms: Sequence[float] | Floats,
-    process: Sequence[int],
-    budget_ms: float,
-    share: float,
-    *,
-    alpha: float = ALPHA,
-) -> Judged:
-    """Judges whether the ``share`` percentile of the times lies within a budget.
-
-    Args:
-        times_ms: single times in the order they were measured.
-        process: which process each belongs to.
-        budget_ms: the limit.
-        share: 0.95 for p95.
-        alpha: the largest probability of either error.
-    """
-    times = np.asarray(times_ms, dtype=float)
-    dependence = autocorrelation(times, process)
-    step = _thinning_step(dependence)
-    kept = times[::step]
-    over, runs = int((kept > budget_ms).sum()), len(kept)
-    notes = [f"{over} of {runs} runs over; error at most {alpha:.0%} each way"]
-    if step > 1:
-        notes.append(f"every {step}th run judged: lag-1 autocorrelation {dependence:.2f} > {MAX_AUTOCORRELATION}")
-    outcome: Outcome
-    left_over = autocorrelation(times, process, step)
-    if step > 1 and left_over > MAX_LEFT_OVER:
-        outcome = "inconclusive"
-        notes.append(f"runs {step} apart still correlate ({left_over:.2f}): the machine or the processes changed")
-    elif stats.binom.cdf(over, runs, 1 - share) <= alpha:
-        outcome = "pass"
-    elif stats.binom.sf(over - 1, runs, 1 - share) <= alpha:
-        outcome = "over_budget"
-    else:
-        outcome = "inconclusive"
-        needed = runs_needed(share, alpha)
-        notes.append(
-            f"p{share * 100:g} needs at least {needed} independent runs" if runs < needed else "more runs may decide it"
-        )
-    return Judged(outcome, runs, over, "; ".join(notes))
 
 
 def judge(
@@ -227,10 +151,3 @@ def _accuracy(artifact: Artifact, limit: float) -> _Finding:
 
 def _at_most(value: float, limit: float) -> Outcome:
     return "pass" if value <= limit else "over_budget"
-
-
-def _thinning_step(dependence: float) -> int:
-    """Returns the distance at which an AR(1) process of this lag-1 correlation has fallen to the largest allowed."""
-    if dependence <= MAX_AUTOCORRELATION:
-        return 1
-    return max(2, math.ceil(math.log(MAX_AUTOCORRELATION) / math.log(min(dependence, 0.99))))

@@ -154,6 +154,7 @@ def run(
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         write_marker(folder, "run")
+    _forget_stages(folder, keep=ids)
     context = Context(
         teacher=inputs.teacher, current=inputs.teacher, data=inputs.data, seed=recipe.seed, threads=inputs.threads,
         workdir=folder, scratch=folder,
@@ -219,6 +220,14 @@ def _publish(produces: Produces, stage_id: str, output: Path, folder: Path, key:
 
 def _content_hash(path: Path) -> str:
     return sha256_folder(path, exclude={MARKER}) if path.is_dir() else sha256_file(path)
+
+
+def _forget_stages(folder: Path, *, keep: list[str]) -> None:
+    """Removes the results of stages that the recipe no longer has."""
+    for record in (folder / "stages").glob("*.json"):
+        if record.stem not in keep:
+            _remove_stale(record, {}, folder)
+            record.unlink()
 
 
 def _remove_stale(record: Path, outputs: dict[str, str], folder: Path) -> None:

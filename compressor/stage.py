@@ -79,6 +79,10 @@ class Stage(ABC, Generic[ConfigT]):
     def __init__(self, config: ConfigT) -> None:
         self.config = config
 
+    def forecast(self, model_config: Any) -> Any:
+        """Returns the transformers config that a model of ``model_config`` has after this stage, for a dry run."""
+        return model_config
+
     @abstractmethod
     def requires(self, context: Context) -> None:
         """Raises a named error, before any work, when the stage cannot do what it is asked for."""

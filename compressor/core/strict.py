@@ -22,7 +22,7 @@ def read_yaml(path: Path) -> Any:
         RecipeError: the file is missing, is not UTF-8 or is not YAML (with the line).
     """
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
     except FileNotFoundError as error:
         raise RecipeError(f"{path} does not exist", remedy="check the path") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -30,7 +30,26 @@ def read_yaml(path: Path) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
-        raise RecipeError(f"{path} is not valid YAML{where}", remedy="check indentation, quotes and colons") from error
+        what = f": {error.problem}" if isinstance(error, _RepeatedKeyError) else ""
+        raise RecipeError(
+            f"{path} is not valid YAML{where}{what}", remedy="check indentation, quotes, colons and repeated keys"
+        ) from error
+
+
+class _RepeatedKeyError(yaml.constructor.ConstructorError):
+    """A key that stands twice in one mapping."""
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a repeated key, of which YAML's usual loader silently keeps the last."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """Builds a mapping whose keys are all different."""
+        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
+        for index, key in enumerate(keys):
+            if key in keys[:index]:
+                raise _RepeatedKeyError(None, None, f"the key '{key}' stands twice", node.value[index][0].start_mark)
+        return dict(super().construct_mapping(node, deep=deep))
 
 
 def parse(model: type[ModelT], value: Any, *, where: str) -> ModelT:

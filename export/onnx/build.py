@@ -39,6 +39,8 @@ def build(
         graph = files.load(raw)
         clean(graph)
         graph.metadata_props.update(metadata or {})
+        batch = "batch" if options.dynamic_batch else 1
+        graph.graph.outputs[0].shape = ir.Shape([batch, spec.num_labels])
         files.save(graph, path)
     files.check(path, opset=options.opset)
     _check_size(path, graph, model)

@@ -18,9 +18,9 @@ _HALF, _FULL = ir.DataType.FLOAT16, ir.DataType.FLOAT
 def to_half(model: ir.Model, keep_fp32: Callable[[ir.Node], bool] = lambda node: False) -> None:
     """Turns a clean FP32 graph into a strongly typed FP16 one, in place.
 
-    GEMMs, embeddings and elementwise work compute in half; the islands of :mod:`export.onnx.half_rules` stay FP32. Graph
-    inputs and outputs keep their types. A weight that both sides read is stored in half and cast back where FP32 reads
-    it, so no weight is ever stored twice.
+    GEMMs, embeddings and elementwise work compute in half; the islands of :mod:`export.onnx.half_rules` stay FP32.
+    Graph inputs and outputs keep their types. A weight that both sides read is stored in half and cast back where FP32
+    reads it, so no weight is ever stored twice.
 
     Args:
         model: a graph without subgraphs, from :func:`export.onnx.passes.clean`.

@@ -47,9 +47,10 @@ class Placement(Enum):
 def place(model: ir.Model, keep_fp32: Callable[[ir.Node], bool]) -> dict[ir.Node, Placement]:
     """Returns the placement of every node.
 
-    Rules, first match wins: nodes that ``keep_fp32`` names; floats computed from integers alone (masks, relative
-    positions), because 2049 is no half number; normalisations; operators that leave half range, with the elementwise chain
-    from the GEMM that feeds them (so scale and mask are added to the scores in FP32); data movement; all else in half.
+    FP32 are: nodes that ``keep_fp32`` names; floats computed from integers alone (masks, relative positions), because
+    2049 is no half number; normalisations; operators that leave half range, with the elementwise chain from the GEMM
+    that feeds them (so scale and mask are applied to the scores in FP32). Data movement follows its input; all else
+    is half.
     """
     activations = _activations(model.graph)
     islands = _islands(model.graph)

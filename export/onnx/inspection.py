@@ -82,7 +82,7 @@ def _unique_tensors(model: ir.Model) -> list[ir.TensorProtocol]:
     """Stored weights (float, or 8 and 4-bit integers), a copy or a transposed copy of another one left out."""
     found: dict[tuple[str, str], ir.TensorProtocol] = {}
     for tensor in _stored(model):
-        if tensor.dtype.is_floating_point() or tensor.dtype.bitwidth <= 8 and tensor.dtype is not ir.DataType.BOOL:
+        if tensor.dtype.is_floating_point() or (tensor.dtype.bitwidth <= 8 and tensor.dtype is not ir.DataType.BOOL):
             array = tensor.numpy()
             digest = min(_digest(array), _digest(array.T)) if array.ndim == 2 else _digest(array)
             found.setdefault((tensor.dtype.name, digest), tensor)

@@ -23,8 +23,8 @@ _OPERATORS = frozenset({"MatMul", "Gather"})
 def quantize_dynamic(model: ir.Model, plan: QuantizationPlan) -> ir.Model:
     """Returns the INT8 form of a clean FP32 graph.
 
-    Weights become symmetric int8, one scale a column; activations uint8, because x86 kernels for two signed operands are
-    many times slower. Embedding tables become 8-bit where the plan says so. Modules whose last rule says another
+    Weights become symmetric int8, one scale a column; activations uint8, because x86 kernels for two signed operands
+    are many times slower. Embedding tables become 8-bit where the plan says so. Modules whose last rule says another
     precision stay FP32. A shared weight is quantised once.
 
     Raises:

@@ -26,9 +26,9 @@ def module_path(node: ir.Node) -> str:
 def weight_nodes(model: ir.Model, *, embeddings: bool) -> Iterator[ir.Node]:
     """Yields the nodes that apply a stored float weight: MatMul, Gemm and Conv, and lookups in embedding tables."""
     for node in model.graph:
-        if node.op_type in WEIGHT_GEMMS and any(_is_weight(value) for value in node.inputs[:2]):
-            yield node
-        elif embeddings and node.op_type == "Gather" and _is_weight(node.inputs[0]):
+        if (node.op_type in WEIGHT_GEMMS and any(_is_weight(value) for value in node.inputs[:2])) or (
+            embeddings and node.op_type == "Gather" and _is_weight(node.inputs[0])
+        ):
             yield node
 
 

@@ -36,8 +36,8 @@ class TraceOptions:
 class TracedClassifier(nn.Module):
     """A classifier with positional inputs, one output, and an attention mask that half precision can hold.
 
-    Transformers fills its masks with the lowest float32, which is minus infinity in half precision. Most families take a
-    ready additive mask of shape (batch, 1, 1, tokens) instead, so it is made here, with a fill that stays finite.
+    Transformers fills its masks with the lowest float32, which is minus infinity in half precision. Most families take
+    a ready additive mask of shape (batch, 1, 1, tokens) instead, so it is made here, with a fill that stays finite.
     """
 
     def __init__(self, model: nn.Module, spec: ConversionSpec) -> None:
@@ -60,8 +60,8 @@ class TracedClassifier(nn.Module):
 def trace(model: nn.Module, spec: ConversionSpec, output: Path, options: TraceOptions) -> None:
     """Writes the raw traced graph of ``model`` to the file ``output``.
 
-    The TorchScript exporter is used: it keeps LayerNormalization as one operator, names every node after its module, and
-    writes the opset it was asked for.
+    The TorchScript exporter is used: it keeps LayerNormalization as one operator, names every node after its module,
+    and writes the opset it was asked for.
     """
     names = [INPUT_IDS, ATTENTION_MASK, *([TOKEN_TYPE_IDS] if spec.takes_token_types else [])]
     rows, tokens = (2 if options.dynamic_batch else 1), min(8, spec.max_tokens)

@@ -30,14 +30,14 @@ _OPTIONS = TraceOptions(opset=OPSET, integer=torch.int32, dynamic_batch=False)
 
 
 class TensorRTBackend:
-    """One ``model.onnx`` with int32 inputs of shape (1, tokens), one optimisation profile a length, and its build scripts."""
+    """One ``model.onnx`` with int32 inputs of shape (1, tokens), and what builds its engine, one profile a length."""
 
     format: Format = "tensorrt"
     model_file = files.MODEL_FILE
     dynamic_lengths = False
 
     def require(self) -> None:
-        """Raises MissingExtraError when ONNX or ONNX Runtime is not installed; TensorRT itself is needed on the device only."""
+        """Raises MissingExtraError when ONNX or ONNX Runtime is missing; TensorRT is needed on the device only."""
         for module in ("onnx", "onnxruntime", "onnxscript", "onnx_ir", "jinja2"):
             require_package(module, module.replace("_", "-"), "dev")
 

@@ -25,8 +25,8 @@ _LOG = logging.getLogger(__name__)
 def build_rtx_plan(model: Path, profiles: Sequence[Profile], precision: Precision) -> dict[str, object]:
     """Compiles ``model.rtx.plan`` beside an ONNX file with TensorRT-RTX, for every GPU generation that it knows.
 
-    It needs neither a GPU nor a driver. Such a plan runs under TensorRT-RTX only, not on a Jetson; there it is a proof that
-    the graph converts and that its GEMMs are built in the type the graph states.
+    It needs neither a GPU nor a driver. Such a plan runs under TensorRT-RTX only, not on a Jetson; there it is a proof
+    that the graph converts and that its GEMMs are built in the type the graph states.
 
     Returns:
         Facts for the manifest; ``{"rtx_plan": "not built: …"}`` where the package is absent.
@@ -60,11 +60,13 @@ def check_layers(layers: Sequence[BuiltLayer], model: Path, precision: Precision
     """Proves that a built engine computes in the precision that was asked for.
 
     Raises:
-        StageError: the builder listed no layers; or FP16 was asked for and more GEMM layers than the graph keeps in FP32 on
-            purpose are not Half.
+        StageError: the builder listed no GEMM layer; or FP16 was asked for, the graph holds it everywhere, and a GEMM
+            layer is not Half.
     """
     if not any(layer.is_gemm for layer in layers):
-        raise StageError("the engine's layers cannot be read from the build log", remedy="report the version of TensorRT")
+        raise StageError(
+            "the engine's layers cannot be read from the build log", remedy="report the version of TensorRT"
+        )
     if precision != "fp16" or statistics(model, "tensorrt").gemm_types.get("fp32", 0):
         return
     wrong = gemms_not_in(layers, "Half")

@@ -1,4 +1,4 @@
-"""The layers of a built engine, read from the builder's own verbose log: what precision the engine really computes in."""
+"""The layers of a built engine, read from the builder's own verbose log: the types that it really computes in."""
 
 from __future__ import annotations
 

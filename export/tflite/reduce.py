@@ -1,8 +1,11 @@
-"""Half-precision and 8-bit children of an FP32 file, by ai-edge-quantizer, under a policy of module paths."""
+"""Half-precision and 8-bit children of an FP32 file, under a policy of module paths."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from itertools import count
 from typing import Any
 
 from compressor.core.artifact import Precision
@@ -10,6 +13,7 @@ from compressor.core.errors import UsageError, nearest
 from compressor.quantize.plan import QuantizationPlan
 from export.tflite.compact import compact, merge_buffers, pack
 from export.tflite.flatbuffer import LOOKUPS, WeightUse, parse, text, weight_uses
+from export.tflite.half import store_half
 from export.tflite.modules import ModuleMap, load_modules
 from export.tflite.quiet import quiet_native
 
@@ -35,16 +39,21 @@ def reduce_model(converted: Any, precision: Precision, plan: QuantizationPlan) -
     """
     modules = load_modules(converted)
     check_policy(plan, modules)
-    counts = _name_by_precision(converted, modules, precision, plan)
-    if not counts:
+    chosen = {use.buffer: _precision_of(use, modules, precision, plan) for use in weight_uses(converted)}
+    if set(chosen.values()) <= {"fp32"}:
         raise UsageError(
             f"the plan leaves every weight in fp32, so there is nothing to store as {precision}",
             remedy="widen the policy or export fp32",
         )
-    merge_buffers(converted)
-    with quiet_native():
-        reduced = parse(_quantize(pack(converted), counts))
-    return compact(reduced, ModuleMap(modules.modules, _weights_by_name(reduced)))
+    _name_by_precision(converted, modules, chosen)
+    if "int8" in chosen.values():
+        merge_buffers(converted)
+        with quiet_native():
+            converted = parse(_quantize(pack(converted)))
+    half = [(use, path) for use in weight_uses(converted) if (path := _named(converted, use, "fp16")) is not None]
+    store_half(converted, half)
+    weights = {use.buffer: _named(converted, use) or "" for use in weight_uses(converted)}
+    return compact(converted, ModuleMap(modules.modules, weights))
 
 
 def check_policy(plan: QuantizationPlan, modules: ModuleMap) -> None:
@@ -57,26 +66,8 @@ def check_policy(plan: QuantizationPlan, modules: ModuleMap) -> None:
             )
 
 
-def _name_by_precision(converted: Any, modules: ModuleMap, precision: Precision, plan: QuantizationPlan) -> set[str]:
-    """Names each tensor so that the quantizer's patterns can tell what becomes of the operator that writes it."""
-    number = 0
-    for graph in converted.subgraphs:
-        for tensor in graph.tensors:
-            tensor.name = f"fp32{_SEPARATOR}{_SEPARATOR}{number}".encode()
-            number += 1
-    wanted = set()
-    for use in weight_uses(converted):
-        path = modules.weights.get(use.buffer, "")
-        chosen = _precision_of(use, path, precision, plan)
-        wanted.add(chosen)
-        tensor = converted.subgraphs[use.subgraph].tensors[int(use.operator.outputs[0])]
-        tensor.name = f"{chosen}{_SEPARATOR}{path}{_SEPARATOR}{number}".encode()
-        number += 1
-    return wanted - {"fp32"}
-
-
-def _precision_of(use: WeightUse, path: str, precision: Precision, plan: QuantizationPlan) -> str:
-    planned = plan.precision_of(path)
+def _precision_of(use: WeightUse, modules: ModuleMap, precision: Precision, plan: QuantizationPlan) -> str:
+    planned = plan.precision_of(modules.weights.get(use.buffer, ""))
     if planned == "fp32" or precision == "fp16":
         return "fp32" if planned == "fp32" else "fp16"
     if use.name in LOOKUPS and not plan.quantize_embeddings:
@@ -84,29 +75,32 @@ def _precision_of(use: WeightUse, path: str, precision: Precision, plan: Quantiz
     return planned
 
 
-def _quantize(content: bytes, precisions: set[str]) -> bytes:
+def _name_by_precision(converted: Any, modules: ModuleMap, chosen: Mapping[int, str]) -> None:
+    """Names every tensor: the quantizer needs distinct names, and decides by the name of what an operator writes."""
+    numbers = count()
+    for graph in converted.subgraphs:
+        for tensor in graph.tensors:
+            tensor.name = _SEPARATOR.join(("fp32", "", str(next(numbers)))).encode()
+    for use in weight_uses(converted):
+        path = modules.weights.get(use.buffer, "")
+        _output(converted, use).name = _SEPARATOR.join((chosen[use.buffer], path, str(next(numbers)))).encode()
+
+
+def _named(converted: Any, use: WeightUse, precision: str | None = None) -> str | None:
+    """Returns the module path in an operator's working name, or None where it is named for another precision."""
+    found, path, _ = text(_output(converted, use).name).split(_SEPARATOR, 2)
+    return path if precision in (None, found) else None
+
+
+def _output(converted: Any, use: WeightUse) -> Any:
+    return converted.subgraphs[use.subgraph].tensors[int(use.operator.outputs[0])]
+
+
+def _quantize(content: bytes) -> bytes:
     from ai_edge_quantizer import qtyping, quantizer
-    from ai_edge_quantizer.algorithm_manager import AlgorithmName
 
     worker = quantizer.Quantizer(bytearray(content))
-    everything = qtyping.TFLOperationName.ALL_SUPPORTED
-    if "int8" in precisions:
-        worker.add_dynamic_config(regex=r"^int8\|", operation_name=everything, num_bits=8)
-    if "fp16" in precisions:
-        worker.add_weight_only_config(
-            regex=r"^fp16\|", operation_name=everything, num_bits=16, algorithm_key=AlgorithmName.FLOAT_CASTING
-        )
-    result = worker.quantize(enable_progress_bar=False, enable_progress_report=False)
-    return bytes(result.quantized_model)
-
-
-def _weights_by_name(reduced: Any) -> dict[int, str]:
-    """Returns the module path of every weight's buffer, from the working names of the operators that read it."""
-    found: dict[int, str] = {}
-    for use in weight_uses(reduced):
-        output = reduced.subgraphs[use.subgraph].tensors[int(use.operator.outputs[0])]
-        _, _, rest = text(output.name).partition(_SEPARATOR)
-        path = rest.rpartition(_SEPARATOR)[0]
-        if path:
-            found[use.buffer] = path
-    return found
+    worker.add_dynamic_config(
+        regex=rf"^int8{re.escape(_SEPARATOR)}", operation_name=qtyping.TFLOperationName.ALL_SUPPORTED, num_bits=8
+    )
+    return bytes(worker.quantize(enable_progress_bar=False, enable_progress_report=False).quantized_model)

@@ -48,9 +48,7 @@ def deduplicate() -> ir.passes.Sequential:
 def _standard_only(model: ir.Model) -> None:
     foreign = sorted({f"{node.domain}.{node.op_type}" for node in model.graph if node.domain not in ("", "ai.onnx")})
     if foreign:
-        raise StageError(
-            f"the graph uses operators outside ai.onnx: {', '.join(foreign)}", remedy="report this model"
-        )
+        raise StageError(f"the graph uses operators outside ai.onnx: {', '.join(foreign)}", remedy="report this model")
 
 
 __all__ = ["FiniteMasksPass", "GemmToMatMulPass", "TransposedWeightsPass", "clean", "deduplicate"]

@@ -46,7 +46,7 @@ def _beyond_half(array: np.ndarray) -> bool:
     return bool(np.any(np.abs(array) > HALF_MAX))
 
 
-def _finite(tensor: ir.TensorProtocol, name: str) -> ir.Tensor:
+def _finite(tensor: ir.TensorProtocol, name: str) -> ir.TensorProtocol:
     array = tensor.numpy()
     fill = np.copysign(np.full_like(array, abs(MASK_FILL)), array)
     return ir.tensor(fill.astype(array.dtype), name=name)

@@ -8,8 +8,8 @@ import onnx_ir as ir
 class GemmToMatMulPass(ir.passes.InPlacePass):
     """Rewrites ``Gemm(A, W, b)`` with plain scales to ``Add(MatMul(A, W), b)``; node names keep their module path.
 
-    A transposed weight is stored transposed, so it stays a plain initializer; a weight that others also read untransposed
-    is left alone, because it would have to be stored twice.
+    A transposed weight is stored transposed, so it stays a plain initializer; a weight that others also read
+    untransposed is left alone, because it would have to be stored twice.
     """
 
     def call(self, model: ir.Model) -> ir.passes.PassResult:

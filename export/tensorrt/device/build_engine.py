@@ -2,7 +2,7 @@
 """Builds a TensorRT engine from the ONNX file beside this script, on the machine that will run it.
 
 An engine fits one GPU and one TensorRT version only, so it is built on the device: ``python3 build_engine.py``. Needs
-Python 3.8 and TensorRT 8.6 or later (JetPack 6, or JetPack 5 with 8.6): before 8.6 there is no LayerNormalization. Writes
+Python 3.8 and TensorRT 8.6 or later: before 8.6 there is no LayerNormalization. Writes
 
 - ``model.engine``, with one optimisation profile for each length in ``build.json``;
 - ``engine.json``: versions, hashes and the layers with their data types, as the engine itself reports them;
@@ -18,11 +18,11 @@ import argparse
 import hashlib
 import json
 import logging
-import os
 import platform
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, NamedTuple
 
 SETTINGS = "build.json"
 ENGINE = "model.engine"
@@ -48,8 +48,8 @@ class Plan(NamedTuple):
     """A serialised engine and what the builder said while making it."""
 
     data: bytes
-    log: List[str]
-    timing_cache: Optional[bytes]
+    log: list[str]
+    timing_cache: bytes | None
 
 
 def build_plan(
@@ -58,7 +58,7 @@ def build_plan(
     profiles: Sequence[Profile],
     *,
     half: bool,
-    timing_cache: Optional[bytes] = None,
+    timing_cache: bytes | None = None,
     compute_capabilities: Sequence[str] = (),
 ) -> Plan:
     """Builds one engine; the same code for ``tensorrt`` (8.6 and later) and ``tensorrt_rtx``.
@@ -141,8 +141,8 @@ def _recording_logger(trt: Any) -> Any:
 
         def __init__(self) -> None:
             super().__init__()
-            self.lines: List[str] = []
-            self.errors: List[str] = []
+            self.lines: list[str] = []
+            self.errors: list[str] = []
 
         def log(self, severity: Any, message: str) -> None:
             self.lines.append(message)
@@ -153,7 +153,7 @@ def _recording_logger(trt: Any) -> Any:
     return RecordingLogger()
 
 
-def inspect_layers(trt: Any, plan: bytes) -> List[Any]:
+def inspect_layers(trt: Any, plan: bytes) -> list[Any]:
     """Returns the layers of an engine as its own inspector reports them; needs the GPU it was built for."""
     runtime = trt.Runtime(_recording_logger(trt))
     engine = runtime.deserialize_cuda_engine(plan)
@@ -169,7 +169,7 @@ def mentions_half(layers: Sequence[Any]) -> bool:
     return any(word in json.dumps(layer) for layer in layers for word in ("Half", "FP16", "fp16"))
 
 
-def main(arguments: Optional[Sequence[str]] = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Builds the engine of one folder; returns the exit code: 0 built, 2 not."""
     parser = argparse.ArgumentParser(description="Build the TensorRT engine of this folder on this device.")
     parser.add_argument("--folder", type=Path, default=Path(__file__).resolve().parent, help="folder with build.json")
@@ -188,9 +188,9 @@ def build_folder(folder: Path, output: Path) -> None:
     """Verifies the ONNX file, builds, inspects, and writes engine, report and timing cache.
 
     Raises:
-        BuildError: a damaged ONNX file, a missing or old TensorRT, or an engine without the precision that was asked for.
+        BuildError: a damaged ONNX file, a missing or old TensorRT, or an engine without the precision asked for.
     """
-    settings: Dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+    settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
     for name, expected in settings["sha256"].items():
         found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
         if found != expected:
@@ -236,7 +236,7 @@ def _import_tensorrt() -> Any:
     return trt
 
 
-def _version(text: str) -> Tuple[int, ...]:
+def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".")[:2])
 
 
@@ -251,7 +251,7 @@ def _write(path: Path, data: bytes) -> None:
     """Writes through a temporary file, so that an interrupted build leaves no half engine."""
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(data)
-    os.replace(str(temporary), str(path))
+    temporary.replace(path)
 
 
 if __name__ == "__main__":

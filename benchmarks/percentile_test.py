@@ -1,0 +1,129 @@
+"""Does a percentile of the times lie within a budget? An exact test, and what stands in for it where runs depend.
+
+The sample percentile is not compared with the budget: with the budget exactly met that is a coin toss. Instead, with
+``k`` of ``n`` runs over a budget on the ``p``-th percentile, and ``X`` binomial with ``n`` and ``1 - p``,
+
+- **pass** when ``P(X <= k) <= alpha``: were the true percentile above the budget, so few would be rare;
+- **over budget** when ``P(X >= k) <= alpha``: were it within, so many would be rare;
+- **inconclusive** otherwise.
+
+Each error has at most the probability ``alpha``, whatever the distribution of the times, as long as runs are
+independent. That is checked on ranks. With a lag-1 autocorrelation above ``MAX_AUTOCORRELATION`` the runs are thinned
+to a distance at which an autoregressive process of that strength has lost it. Where runs at that distance and beyond
+are still alike (``MAX_LEFT_OVER``), the dependence does not fade: whole processes differ, as on a machine that others
+use. Then a process and not a run is the independent unit, and only what is clear by a margin is decided: the
+percentiles of the processes must lie on one side of the budget together with a normal tolerance bound on their
+logarithms (content ``p``, confidence ``1 - alpha``; Hahn and Meeker, *Statistical Intervals*, section 4.6).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.statistics import Floats, autocorrelation, percentile
+from compressor.core.verdict import Outcome
+
+ALPHA = 0.05
+MAX_AUTOCORRELATION = 0.2
+MAX_LEFT_OVER = 0.1
+_LEFT_OVER_LAGS = 5
+_FEWEST_PROCESSES = 3
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The outcome of one percentile test."""
+
+    outcome: Outcome
+    runs: int
+    """Runs that were judged, after thinning."""
+    over: int
+    """Those of them above the budget."""
+    detail: str
+
+
+def runs_needed(share: float, alpha: float = ALPHA) -> int:
+    """Returns the fewest runs that can pass a budget on a percentile, none exceeding it: 59 for p95, 299 for p99."""
+    return math.ceil(math.log(alpha) / math.log(share))
+
+
+def judge_percentile(
+    times_ms: Sequence[float] | Floats,
+    process: Sequence[int],
+    budget_ms: float,
+    share: float,
+    *,
+    alpha: float = ALPHA,
+) -> Judged:
+    """Judges whether the ``share`` percentile of the times lies within a budget, by the rules in this module's text.
+
+    Args:
+        times_ms: single times in the order they were measured.
+        process: which process each belongs to.
+        budget_ms: the limit.
+        share: 0.95 for p95.
+        alpha: the largest probability of either error.
+    """
+    times, which = np.asarray(times_ms, dtype=float), np.asarray(process)
+    dependence = autocorrelation(times, which)
+    step = _thinning_step(dependence)
+    left_over = float(np.mean([autocorrelation(times, which, step + lag) for lag in range(_LEFT_OVER_LAGS)]))
+    if left_over > MAX_LEFT_OVER:
+        return _judge_by_process(times, which, budget_ms, share, alpha=alpha, left_over=left_over)
+
+    kept = times[::step]
+    over, runs = int((kept > budget_ms).sum()), len(kept)
+    notes = [f"{over} of {runs} runs over; error at most {alpha:.0%} each way"]
+    if step > 1:
+        notes.append(f"1 of {step} runs judged: lag-1 autocorrelation {dependence:.2f}")
+    outcome: Outcome
+    if stats.binom.cdf(over, runs, 1 - share) <= alpha:
+        outcome = "pass"
+    elif stats.binom.sf(over - 1, runs, 1 - share) <= alpha:
+        outcome = "over_budget"
+    else:
+        outcome = "inconclusive"
+        needed = runs_needed(share, alpha)
+        notes.append(
+            f"p{share * 100:g} needs at least {needed} independent runs" if runs < needed else "more runs may decide it"
+        )
+    return Judged(outcome, runs, over, "; ".join(notes))
+
+
+def _judge_by_process(
+    times: Floats, which: np.ndarray, budget_ms: float, share: float, *, alpha: float, left_over: float
+) -> Judged:
+    """Judges processes as units, by a one-sided normal tolerance bound on the logarithms of their percentiles."""
+    logarithms = np.log([percentile(times[which == number], share) for number in np.unique(which)])
+    count, over = len(logarithms), int((times > budget_ms).sum())
+    notes = [f"{over} of {len(times)} runs over", f"the runs depend on their process (correlation {left_over:.2f})"]
+    if count < _FEWEST_PROCESSES:
+        notes.append(f"at least {_FEWEST_PROCESSES} processes are needed to judge that")
+        return Judged("inconclusive", len(times), over, "; ".join(notes))
+    noncentrality = stats.norm.ppf(share) * math.sqrt(count)
+    factor = float(stats.nct.ppf(1 - alpha, count - 1, noncentrality)) / math.sqrt(count)
+    centre, margin = float(logarithms.mean()), factor * float(logarithms.std(ddof=1))
+    outcome: Outcome = "inconclusive"
+    if centre + margin <= math.log(budget_ms):
+        outcome = "pass"
+    elif centre - margin > math.log(budget_ms):
+        outcome = "over_budget"
+    notes.append(
+        f"{count} processes put p{share * 100:g} between {math.exp(centre - margin):.3g} and "
+        f"{math.exp(centre + margin):.3g} ms"
+    )
+    if outcome == "inconclusive":
+        notes.append("a quieter machine or more processes may decide it")
+    return Judged(outcome, len(times), over, "; ".join(notes))
+
+
+def _thinning_step(dependence: float) -> int:
+    """Returns the distance at which an AR(1) process of this lag-1 correlation has fallen to the largest allowed."""
+    if dependence <= MAX_AUTOCORRELATION:
+        return 1
+    return max(2, math.ceil(math.log(MAX_AUTOCORRELATION) / math.log(min(dependence, 0.99))))

@@ -1,0 +1,232 @@
+"""How each result looks in a terminal; one function a result, nothing decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.statistics import LatencySummary
+from compressor.app import console
+from compressor.app.doctor import Diagnosis, Part
+from compressor.app.inspection import Inspection
+from compressor.app.judge import Comparison, Prediction
+from compressor.app.latency import Probe
+from compressor.app.planning import Plan
+from compressor.app.runs import Outcome
+from compressor.core.artifact import Artifact
+from compressor.core.device import DeviceProfile
+from compressor.core.verdict import Verdict
+from compressor.evaluate import Evaluation
+from export.bundle import read_parity
+
+_MOST_FLIPS = 20
+
+
+def mb(size_bytes: int) -> str:
+    """Returns bytes as a number of 10^6 bytes."""
+    return f"{size_bytes / 1e6:.2f}"
+
+
+def run(outcome: Outcome) -> None:
+    """The table of a run: stage by stage, then artifact by artifact, then the verdict."""
+    report = outcome.report
+    console.table(
+        ("stage", ">parameters", ">MB", "metric", ">seconds", "status"),
+        [
+            (row.id, None if row.parameters is None else f"{row.parameters:,}",
+             None if row.size_mb is None else f"{row.size_mb:.2f}", row.metric, f"{row.seconds:.0f}", row.status)
+            for row in report.stages
+        ],
+    )  # fmt: skip
+    console.stdout.print()
+    console.table(
+        ("artifact", "precision", ">MB", ">accuracy %", ">p50 ms", ">p95 ms", "status"),
+        [
+            (row.name, row.precision, f"{row.size_mb:.2f}", _percent(row.accuracy), _ms(row.p50_ms), _ms(row.p95_ms),
+             row.status)
+            for row in report.artifacts
+        ]
+        + [
+            (row.name, row.precision, f"{row.size_mb:.2f}" if row.size_mb is not None else None,
+             _percent(row.accuracy), _ms(row.p50_ms), _ms(row.p95_ms), "baseline")
+            for row in report.baselines
+        ],
+    )  # fmt: skip
+    console.stdout.print()
+    if outcome.verdict is not None:
+        verdict(outcome.verdict)
+    console.stdout.print(f"report: {outcome.folder / 'report.html'}", markup=False)
+
+
+def plan(planned: Plan) -> None:
+    """What would be done."""
+    console.table(
+        ("stage", ">parameters", ">MB fp32", "would", "settings"),
+        [
+            (stage.id, f"{stage.parameters:,}", mb(4 * stage.parameters), "keep" if stage.cached else "run",
+             ", ".join(f"{name}={value}" for name, value in stage.settings.items()))
+            for stage in planned.stages
+        ],
+    )  # fmt: skip
+    for line in planned.artifacts:
+        console.stdout.print(f"{line.name}: about {mb(line.estimated_bytes)} MB", markup=False)
+    for refusal in planned.refused:
+        console.stdout.print(f"not on {refusal.device}: {refusal.what}: {refusal.reason}; use {refusal.instead}",
+                             markup=False)  # fmt: skip
+
+
+def artifact(made: Artifact) -> None:
+    """One artifact with what was proven of it."""
+    manifest, parity = made.manifest, read_parity(made)
+    rows: list[tuple[str, object]] = [
+        ("artifact", made.path),
+        ("precision found", f"{manifest.precision} ({_counts(manifest.statistics.gemm_types)})"),
+        ("size", f"{made.size_mb:.2f} MB"),
+        ("parity", f"largest error {parity.max_error:.1e} of the logits' spread, "
+                   f"same label on {parity.label_agreement:.1%} of {parity.sentences} sentences"),
+    ]  # fmt: skip
+    if "artifact" in manifest.reference:
+        rows.append(("accuracy", f"{manifest.reference['artifact']:.2%} "
+                                 f"(checkpoint {manifest.reference['checkpoint']:.2%})"))  # fmt: skip
+    rows += [("tried", f"{attempt['rung']}: {attempt['reason']}") for attempt in manifest.attempts]
+    rows += [("note", note) for note in manifest.notes]
+    console.table(("", ""), rows)
+
+
+def latency(summary: LatencySummary) -> None:
+    """Per-sentence latency."""
+    console.stdout.print(
+        f"{summary.artifact} on {summary.device}, {summary.runtime}, {summary.threads} thread(s), {summary.runs} runs "
+        f"in {summary.processes} processes",
+        markup=False,
+    )
+    console.table(
+        ("", ">p50 ms", ">p90 ms", ">p95 ms", ">p99 ms"),
+        [
+            ("inference", *map(_ms, (summary.p50_ms, summary.p90_ms, summary.p95_ms, summary.p99_ms))),
+            ("with tokenisation", _ms(summary.total_p50_ms), None, _ms(summary.total_p95_ms), None),
+        ],
+    )
+    console.table(
+        (">tokens", ">runs", ">p50 ms", ">p95 ms"),
+        [(length, row.runs, _ms(row.p50_ms), _ms(row.p95_ms)) for length, row in summary.by_length.items()],
+    )
+    for note in (*summary.notes, *filter(None, (summary.invalid_reason,))):
+        console.say(f"note: {note}")
+
+
+def verdict(found: Verdict) -> None:
+    """Every check, then the verdict."""
+    console.table(
+        ("artifact", "device", "limit", ">budget", ">found", "verdict", "why"),
+        [
+            (check.artifact, check.device, check.name, f"{check.budget:g}",
+             None if check.value is None else f"{check.value:.4g}", check.verdict.replace("_", " "), check.detail)
+            for check in found.checks
+        ],
+    )  # fmt: skip
+    style = "bold green" if found.verdict == "pass" else "bold red"
+    console.stdout.print(f"verdict: {found.verdict.replace('_', ' ')}", style=style)
+
+
+def evaluation(found: Evaluation) -> None:
+    """Task metrics."""
+    console.table(
+        ("", ""),
+        [
+            (found.metric, f"{found.value:.2%} ({found.correct} of {found.examples})"),
+            ("macro F1", f"{found.macro_f1:.4f}"),
+            ("calibration error", f"{found.expected_calibration_error:.4f}"),
+            ("majority class", f"{found.majority_class:.2%}"),
+            ("truncated sentences", found.truncated),
+        ],
+    )
+
+
+def predictions(found: Sequence[Prediction]) -> None:
+    """Answers with their probability."""
+    console.table(
+        ("label", ">probability", "text"),
+        [(item.label, f"{item.scores[item.label]:.3f}", item.text) for item in found],
+    )
+
+
+def inspection(found: Inspection) -> None:
+    """What is in one file."""
+    console.table(("", ""), _inspection_rows(found))
+
+
+def comparison(found: Comparison) -> None:
+    """Two files side by side."""
+    left, right = dict(_inspection_rows(found.left)), dict(_inspection_rows(found.right))
+    for side, result in ((left, found.left_evaluation), (right, found.right_evaluation)):
+        if result is not None:
+            side[result.metric] = f"{result.value:.2%} ({result.correct} of {result.examples})"
+    console.table(("", "left", "right"), [(name, left.get(name), right.get(name)) for name in {**left, **right}])
+    if found.left_evaluation is None:
+        return
+    console.stdout.print(f"\n{len(found.flips)} of {found.left_evaluation.examples} answers differ")
+    if found.flips:
+        console.table(
+            ("expected", "left", "right", "text"),
+            [(flip.expected, flip.left, flip.right, flip.text) for flip in found.flips[:_MOST_FLIPS]],
+        )
+
+
+def profiles(found: Sequence[DeviceProfile]) -> None:
+    """Kinds of device."""
+    console.table(
+        ("device", "what it is", "formats", "precisions tried"),
+        [(item.name, item.title, ", ".join(item.formats), " → ".join(item.ladder)) for item in found],
+    )
+
+
+def probe(found: Probe) -> None:
+    """Fingerprint and condition of a device."""
+    facts = {**found.fingerprint, **found.conditions.model_dump(exclude_none=True)}
+    console.table(("", ""), [("device", found.device), *facts.items()])
+    for note in found.judgement.notes:
+        console.say(f"note: {note}")
+    reason = found.judgement.invalid_reason
+    console.stdout.print("measurable" if reason is None else f"not measurable: {reason}", markup=False)
+
+
+def diagnosis(found: Diagnosis) -> None:
+    """What is installed."""
+
+    def row(part: Part) -> tuple[str, str, str]:
+        return part.name, part.found or "missing", part.needed_for if part.found else f"{part.needed_for}: {part.remedy}"
+
+    console.table(("", ""), list(found.machine.items()))
+    console.stdout.print()
+    console.table(("package", "found", "for"), [row(part) for part in (*found.required, *found.optional)])
+
+
+def _inspection_rows(found: Inspection) -> list[tuple[str, object]]:
+    rows: list[tuple[str, object]] = [
+        ("format", found.format),
+        ("precision found", f"{found.precision} ({_counts(found.gemm_types)})"),
+        ("size", f"{mb(found.size_bytes)} MB"),
+        ("unique parameters", f"{found.parameters:,} in {mb(found.unique_parameter_bytes)} MB"),
+        ("lengths", ", ".join(map(str, found.lengths)) or "any"),
+    ]
+    if found.opset is not None:
+        rows.append(("opset", found.opset))
+    if found.operators:
+        most = sorted(found.operators.items(), key=lambda item: -item[1])
+        rows.append(("operators", ", ".join(f"{name} {count}" for name, count in most)))
+    if found.labels:
+        rows.append(("labels", ", ".join(found.labels)))
+    rows += [("made by", ", ".join(f"{key} {value}" for key, value in step.items())) for step in found.history]
+    return rows
+
+
+def _counts(types: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in types.items() if count) or "no matrix products"
+
+
+def _ms(value: float | None) -> str | None:
+    return None if value is None else f"{value:.2f}"
+
+
+def _percent(value: float | None) -> str | None:
+    return None if value is None else f"{100 * value:.2f}"

@@ -1,0 +1,48 @@
+"""The settings of ``distill``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from compressor.distill.layer_map import LayerMap
+from compressor.distill.losses import HiddenLoss, LogitsLoss, LossConfig
+from compressor.stage import StageConfig
+from compressor.train.settings import TrainSettings
+
+
+def _as_tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+class StudentConfig(StageConfig):
+    """How the student is made."""
+
+    layers: int = Field(gt=0)
+    init: Literal["copy"] = "copy"
+    """Embeddings, head and chosen layers are the teacher's own."""
+    map: Annotated[LayerMap, BeforeValidator(_as_tuple)] = "uniform"
+    """Which teacher layers are copied."""
+
+
+class DistillConfig(TrainSettings):
+    """Settings of ``distill``."""
+
+    student: StudentConfig | None = None
+    """A new student; without it the current checkpoint is the student and ``teacher`` must be named."""
+    teacher: str | None = None
+    """Id of the stage whose checkpoint teaches; the latest checkpoint where a new student is made."""
+    losses: tuple[LossConfig, ...] = Field(default=(LogitsLoss(), HiddenLoss()), min_length=1)
+    cache_mb: float = Field(default=1024, ge=0)
+    """Most megabytes of the teacher's hidden states to keep on disk while training."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.student is None and self.teacher is None:
+            raise ValueError("without 'student' the current checkpoint is the student: name its 'teacher'")
+        twice = [name for name, count in Counter(loss.name for loss in self.losses).items() if count > 1]
+        if twice:
+            raise ValueError(f"the loss '{twice[0]}' is listed twice: give it one weight")
+        return self

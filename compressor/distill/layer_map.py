@@ -1,0 +1,46 @@
+"""Which teacher layer each student layer learns from, or is copied from."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from compressor.core.errors import RecipeError
+
+LayerMap = Literal["uniform", "last"] | tuple[int, ...]
+"""``uniform``, ``last``, or one zero-based teacher layer for each student layer."""
+
+
+def resolve_map(layer_map: LayerMap, *, student_layers: int, teacher_layers: int) -> tuple[int, ...]:
+    """Returns the zero-based teacher layer of each student layer.
+
+    ``uniform`` takes the last layer of each of ``student_layers`` equal parts (6 to 3: layers 1, 3, 5), as the uniform map of
+    TinyBERT (Jiao et al. 2020); ``last`` takes the teacher's last ones (6 to 3: layers 3, 4, 5), as PKD-Last (Sun et al. 2019).
+
+    Raises:
+        RecipeError: a student deeper than its teacher, or a list that does not fit the two depths.
+    """
+    if not 1 <= student_layers <= teacher_layers:
+        raise RecipeError(
+            f"found a student of {student_layers} layers for a teacher of {teacher_layers}; expected 1 to {teacher_layers}",
+            remedy="set student.layers to no more than the teacher has",
+        )
+    if layer_map == "uniform":
+        return tuple((index + 1) * teacher_layers // student_layers - 1 for index in range(student_layers))
+    if layer_map == "last":
+        return tuple(range(teacher_layers - student_layers, teacher_layers))
+    if len(layer_map) != student_layers:
+        raise RecipeError(
+            f"the map {list(layer_map)} names {len(layer_map)} teacher layers; expected {student_layers}, one a student layer",
+            remedy="name one teacher layer for each student layer, or use 'uniform'",
+        )
+    if any(not 0 <= layer < teacher_layers for layer in layer_map):
+        raise RecipeError(
+            f"the map {list(layer_map)} names a layer that the teacher lacks; expected 0 to {teacher_layers - 1}",
+            remedy="count the teacher's layers from 0",
+        )
+    if list(layer_map) != sorted(layer_map):
+        raise RecipeError(
+            f"the map {list(layer_map)} goes backwards; expected ascending teacher layers",
+            remedy="list the teacher layers in ascending order",
+        )
+    return tuple(layer_map)

@@ -1,0 +1,194 @@
+"""Stage ``distill``: a student learns from a teacher of the same vocabulary and labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tokenizers import Tokenizer
+from torch import nn
+
+from compressor.core.checkpoint import Checkpoint
+from compressor.core.errors import ModelError, RecipeError, StageError, nearest
+from compressor.data.batches import encode_split
+from compressor.distill.config import DistillConfig
+from compressor.distill.layer_map import resolve_map
+from compressor.distill.objective import Distillation
+from compressor.distill.outputs import Shape
+from compressor.distill.student import check_copyable, copy_layers
+from compressor.distill.teacher import TeacherOutputs
+from compressor.evaluate import Evaluation, check_reference, evaluate_model
+from compressor.families import adapter_for
+from compressor.finetune import check_saved
+from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
+from compressor.stage import Context, Produces, Stage, StageConfig, register
+from compressor.train.history import write_history
+from compressor.train.loop import train
+from compressor.train.runtime import reproducible
+
+
+@register
+class Distill(Stage[DistillConfig]):
+    """Makes a student (or takes the current checkpoint) and trains it on the teacher's outputs."""
+
+    name: ClassVar[str] = "distill"
+    config_type: ClassVar[type[StageConfig]] = DistillConfig
+    produces: ClassVar[Produces] = "checkpoint"
+    packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers", "accelerate")
+
+    def requires(self, context: Context) -> None:
+        """Checks teacher, labels, vocabularies and layer maps before any work.
+
+        Raises:
+            RecipeError: an unknown teacher stage, or a layer map that does not fit.
+            ModelError: teacher and student that do not share vocabulary, or a teacher without the data's labels.
+        """
+        teacher = self._teacher(context)
+        if teacher.labels != context.data.label_names:
+            raise ModelError(
+                f"the teacher {teacher.path} has the labels {', '.join(teacher.labels[:6])}; "
+                f"the data has {', '.join(context.data.label_names[:6])}",
+                remedy="put a finetune stage before distill",
+            )
+        teacher_shape = _shape(teacher)
+        student_shape = self._student_shape(context, teacher_shape)
+        for loss in self.config.losses:
+            loss.state_pairs(student_shape, teacher_shape)
+        if self.config.student is None:
+            same_vocabulary(teacher, context.current)
+        else:
+            check_copyable(adapter_for(load_config(teacher)))
+            self._copied(teacher_shape)
+
+    def run(self, context: Context, output: Path) -> dict[str, Any]:
+        """Distils and saves; returns curves, accuracies of both models and the parameter arithmetic."""
+        config = self.config
+        seed = context.seed if config.seed is None else config.seed
+        source = self._teacher(context)
+        with reproducible(seed=seed, threads=context.threads):
+            splits = {
+                name: encode_split(source, split, max_tokens=config.max_tokens)
+                for name, split in context.data.splits.items()
+            }
+            teacher = load_compressed(source.path)
+            before = {name: evaluate_model(teacher, splits[name]) for name in ("validation", "test")}
+            check_reference(before["validation"], f"the teacher {source.path}")
+            student = self._student(context, teacher)
+            teacher_shape = _shape(source)
+            student_shape = self._student_shape(context, teacher_shape)
+            pairs = [pair for loss in config.losses for pair in loss.state_pairs(student_shape, teacher_shape)]
+            targets = TeacherOutputs(
+                teacher,
+                splits["train"],
+                states=sorted({theirs for _, theirs in pairs}),
+                width=teacher_shape.hidden_size,
+                scratch=context.scratch,
+                cache_mb=config.cache_mb,
+                progress=context.progress,
+            )
+            objective = Distillation(
+                student, targets, config.losses, student_shape=student_shape, teacher_shape=teacher_shape
+            )
+            curves = train(
+                objective, splits["train"], config, seed=seed, scratch=context.scratch, progress=context.progress
+            )
+            targets.discard()
+            after = {name: evaluate_model(student, splits[name]) for name in before}
+        counts = {"before": unique_parameters(teacher), "after": unique_parameters(student)}
+        copied = self._copied(teacher_shape)
+        parent = source if config.student is not None else context.current
+        save_checkpoint(student, parent.path, output)
+        write_history(
+            output,
+            parent,
+            {"stage": self.name, "layers_copied": copied, "parameters": counts, "losses": sorted(objective.weights)},
+        )
+        return {
+            "curves": curves,
+            "evaluation": {"teacher": _facts(before), "student": _facts(after)},
+            "parameters": counts,
+            "layers_copied": copied,
+            "teacher_hidden_states_cached": targets.caches_hidden,
+        }
+
+    def ensures(self, context: Context, output: Path) -> None:
+        """Proves that the saved student is finite and has exactly the layers, and so the parameters, it should have."""
+        found = unique_parameters(check_saved(output))
+        if self.config.student is None:
+            expected = unique_parameters(load_compressed(context.current.path))
+        else:
+            teacher = load_compressed(self._teacher(context).path)
+            expected = student_parameters(teacher, self._copied(_shape(self._teacher(context))) or [])
+        if found != expected:
+            raise StageError(f"{output} has {found} parameters; expected {expected}", remedy="report this stage")
+
+    def _teacher(self, context: Context) -> Checkpoint:
+        name = self.config.teacher
+        if name is None:
+            return context.current
+        if name not in context.checkpoints:
+            raise RecipeError(
+                f"'teacher: {name}' names no earlier stage that made a checkpoint",
+                remedy=nearest(name, context.checkpoints) if context.checkpoints else "put that stage before this one",
+            )
+        return context.checkpoints[name]
+
+    def _student(self, context: Context, teacher: nn.Module) -> nn.Module:
+        if self.config.student is None:
+            return load_compressed(context.current.path)
+        return copy_layers(teacher, self._copied(_shape(self._teacher(context))) or [])
+
+    def _student_shape(self, context: Context, teacher: Shape) -> Shape:
+        if self.config.student is None:
+            return _shape(context.current)
+        return Shape(layers=self.config.student.layers, hidden_size=teacher.hidden_size)
+
+    def _copied(self, teacher: Shape) -> list[int] | None:
+        """Returns the teacher layers a new student is made of; None where the current checkpoint is the student."""
+        student = self.config.student
+        if student is None:
+            return None
+        return list(resolve_map(student.map, student_layers=student.layers, teacher_layers=teacher.layers))
+
+
+def student_parameters(teacher: nn.Module, layers: list[int]) -> int:
+    """Returns how many parameters a student of the named teacher layers has, counted on the teacher."""
+    adapter = adapter_for(teacher.config)
+    stored = [sum(p.numel() for p in layer.parameters()) for layer in adapter.encoder_layers(teacher)]
+    if adapter.shares_layers:
+        return unique_parameters(teacher)
+    return unique_parameters(teacher) - sum(stored) + sum(stored[layer] for layer in layers)
+
+
+def same_vocabulary(teacher: Checkpoint, student: Checkpoint) -> None:
+    """Refuses two models whose token ids mean different things.
+
+    Raises:
+        ModelError: the vocabularies differ.
+    """
+    ours, theirs = _vocabulary(student), _vocabulary(teacher)
+    if ours != theirs:
+        differing = len(ours.items() ^ theirs.items())
+        raise ModelError(
+            f"student ({len(ours)} pieces) and teacher ({len(theirs)} pieces) differ in {differing} vocabulary entries; "
+            "expected one vocabulary, so that both read the same token ids",
+            remedy="distil from a teacher with the student's tokenizer, or let 'student:' copy the teacher's layers",
+        )
+
+
+def _vocabulary(checkpoint: Checkpoint) -> dict[str, int]:
+    file = checkpoint.path / "tokenizer.json"
+    if not file.is_file():
+        raise ModelError(f"{checkpoint.path} holds no tokenizer.json", remedy="save a fast tokenizer beside the weights")
+    vocabulary: dict[str, int] = Tokenizer.from_file(str(file)).get_vocab()
+    return vocabulary
+
+
+def _shape(checkpoint: Checkpoint) -> Shape:
+    config = load_config(checkpoint)
+    adapter = adapter_for(config)
+    return Shape(layers=adapter.num_layers(config), hidden_size=adapter.hidden_size(config))
+
+
+def _facts(evaluations: dict[str, Evaluation]) -> dict[str, Any]:
+    return {name: evaluation.model_dump() for name, evaluation in evaluations.items()}

@@ -1,0 +1,117 @@
+"""The teacher's answers on the training data, computed once and kept, so that a second epoch costs no teacher time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from compressor.core.folders import disk_errors
+from compressor.data.batches import EncodedSplit, sorted_batches
+from compressor.distill.outputs import Outputs
+from compressor.stage import Progress, silent
+
+logger = logging.getLogger(__name__)
+
+_LOGITS = "teacher-logits.npy"
+_HIDDEN = "teacher-hidden.npy"
+
+
+def run_model(model: nn.Module, inputs: dict[str, torch.Tensor], states: Sequence[int]) -> Outputs:
+    """Runs a classifier and keeps its logits and the named hidden states (0 is the embeddings' output)."""
+    found = model(**inputs, output_hidden_states=bool(states))
+    return Outputs(found.logits, {state: found.hidden_states[state] for state in states})
+
+
+class TeacherOutputs:
+    """Logits, always kept; hidden states in float16 where they fit ``cache_mb``, else computed again for each batch.
+
+    Float16 is enough for a target: a state's relative rounding error of 0.05 % is far below the student's distance to it.
+
+    Args:
+        model: the teacher, in evaluation mode.
+        data: the training split; token ids must mean the same to teacher and student.
+        states: numbers of the hidden states that the losses compare.
+        width: width of the hidden states.
+        scratch: folder for the cached states (they are memory-mapped); reused by a resumed run.
+        cache_mb: most megabytes of hidden states to keep on disk.
+        progress: told while the cache is filled.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: EncodedSplit,
+        *,
+        states: Sequence[int],
+        width: int,
+        scratch: Path,
+        cache_mb: float,
+        progress: Progress = silent,
+    ) -> None:
+        self._model = model
+        self._data = data
+        self._states = tuple(sorted(states))
+        self._width = width
+        self._offsets = np.concatenate([[0], np.cumsum(data.lengths)])
+        self._scratch = scratch
+        self.hidden_mb = self._offsets[-1] * len(self._states) * width * 2 / 1e6
+        self.caches_hidden = bool(self._states) and self.hidden_mb <= cache_mb
+        if self._states and not self.caches_hidden:
+            logger.info("hidden states need %.0f MB, more than cache_mb %.0f: recomputed", self.hidden_mb, cache_mb)
+        if not self._complete():
+            self._fill(progress)
+        self._logits: np.ndarray = np.load(scratch / _LOGITS)
+        self._hidden: np.ndarray | None = np.load(scratch / _HIDDEN, mmap_mode="r") if self.caches_hidden else None
+
+    def batch(self, indices: Sequence[int], inputs: dict[str, torch.Tensor]) -> Outputs:
+        """Returns the teacher's outputs for the chosen training sentences, padded as ``inputs`` are."""
+        if self._states and self._hidden is None:
+            with torch.no_grad():
+                return run_model(self._model, inputs, self._states)
+        logits = torch.from_numpy(self._logits[list(indices)])
+        if self._hidden is None:
+            return Outputs(logits)
+        tokens = next(iter(inputs.values())).shape[1]
+        padded = np.zeros((len(self._states), len(indices), tokens, self._width), dtype=np.float32)
+        for row, index in enumerate(indices):
+            start, end = self._offsets[index], self._offsets[index + 1]
+            padded[:, row, : end - start] = self._hidden[start:end].swapaxes(0, 1)
+        return Outputs(logits, dict(zip(self._states, torch.from_numpy(padded), strict=True)))
+
+    def discard(self) -> None:
+        """Deletes the cached states; call it when training is over."""
+        self._hidden = None
+        (self._scratch / _HIDDEN).unlink(missing_ok=True)
+
+    def _complete(self) -> bool:
+        # The logits are written last, so their presence means that the states are whole too.
+        return (self._scratch / _LOGITS).is_file() and (not self.caches_hidden or (self._scratch / _HIDDEN).is_file())
+
+    def _fill(self, progress: Progress) -> None:
+        rows: dict[int, np.ndarray] = {}
+        batches = sorted_batches(self._data.lengths, 32)
+        with disk_errors(self._scratch / _HIDDEN), torch.no_grad():
+            hidden = self._open() if self.caches_hidden else None
+            for done, indices in enumerate(batches, start=1):
+                found = run_model(self._model, self._data.inputs(indices), self._states if hidden is not None else ())
+                for row, index in enumerate(indices):
+                    rows[index] = found.logits[row].float().numpy()
+                    if hidden is not None:
+                        start, end = self._offsets[index], self._offsets[index + 1]
+                        for column, state in enumerate(self._states):
+                            hidden[start:end, column] = found.hidden_states[state][row, : end - start].numpy()
+                progress(done, len(batches), "teacher outputs")
+            if hidden is not None:
+                hidden.flush()
+            temporary = self._scratch / f".{_LOGITS}.tmp.npy"
+            np.save(temporary, np.stack([rows[index] for index in range(len(rows))]))
+            temporary.replace(self._scratch / _LOGITS)
+
+    def _open(self) -> np.ndarray:
+        shape = (int(self._offsets[-1]), len(self._states), self._width)
+        return np.lib.format.open_memmap(self._scratch / _HIDDEN, mode="w+", dtype=np.float16, shape=shape)

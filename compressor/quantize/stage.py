@@ -1,0 +1,85 @@
+"""Stage ``quantize``: writes down how the exported files are to be quantised; each format carries it out."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, ValidationError
+
+from compressor.core.checkpoint import QUANTIZATION, Checkpoint
+from compressor.core.errors import StageError
+from compressor.core.folders import MARKER, write_json
+from compressor.core.hashing import file_hashes
+from compressor.quantize.plan import Method, QuantizationPlan, Rule
+from compressor.stage import Context, Produces, Stage, StageConfig, register
+
+
+class QuantizeConfig(StageConfig):
+    """Settings of ``quantize``."""
+
+    precision: Literal["int8", "fp16"] = "int8"
+    method: Method = "dynamic"
+    policy: tuple[Rule, ...] = ()
+    """Precision by module path, in order; the last match wins. Empty: everything gets ``precision``."""
+    quantize_embeddings: bool = True
+    max_drop_points: float | None = Field(default=None, ge=0)
+    """Largest fall in percentage points against the checkpoint that is exported; None: no limit."""
+
+    def plan(self) -> QuantizationPlan:
+        """Returns the plan that export realises; rules of the policy refine the stage's precision."""
+        return QuantizationPlan(
+            precision=self.precision,
+            method=self.method,
+            policy=(Rule(pattern="*", precision=self.precision), *self.policy),
+            quantize_embeddings=self.quantize_embeddings,
+            max_drop_points=self.max_drop_points,
+        )
+
+
+@register
+class Quantize(Stage[QuantizeConfig]):
+    """Adds a quantisation plan to the current checkpoint; the weights stay as they are."""
+
+    name: ClassVar[str] = "quantize"
+    config_type: ClassVar[type[StageConfig]] = QuantizeConfig
+    produces: ClassVar[Produces] = "checkpoint"
+
+    def requires(self, context: Context) -> None:
+        """Raises ModelError where the current checkpoint is no model folder."""
+        Checkpoint.open(context.current.path)
+
+    def run(self, context: Context, output: Path) -> dict[str, Any]:
+        """Links the checkpoint's files and writes ``quantization.json``."""
+        plan = self.config.plan()
+        link_files(context.current.path, output, exclude={MARKER, QUANTIZATION})
+        write_json(output / QUANTIZATION, plan.model_dump(mode="json"))
+        return {"plan": plan.model_dump(mode="json")}
+
+    def ensures(self, context: Context, output: Path) -> None:
+        """Proves that the plan reads back and that no other file changed."""
+        try:
+            found = QuantizationPlan.model_validate(Checkpoint.open(output).quantization)
+        except ValidationError as error:
+            raise StageError(f"{output / QUANTIZATION} does not read back: {error}", remedy="report this") from error
+        before = file_hashes(context.current.path, exclude={MARKER, QUANTIZATION})
+        if found != self.config.plan() or file_hashes(output, exclude={MARKER, QUANTIZATION}) != before:
+            raise StageError(f"{output} is not the checkpoint it was made from", remedy="report this stage")
+
+
+def link_files(source: Path, target: Path, *, exclude: set[str]) -> None:
+    """Fills ``target`` with hard links to the files of ``source``; copies where the file system has none.
+
+    Finished checkpoints are never edited, so a link is as good as a copy and costs no space.
+    """
+    for file in sorted(source.rglob("*")):
+        if not file.is_file() or file.name in exclude:
+            continue
+        destination = target / file.relative_to(source)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(file.resolve(), destination)
+        except OSError:
+            shutil.copy2(file, destination)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import benchmarks.measure as module
+from benchmarks.measure import measure
+from benchmarks.sentences import sample
+from benchmarks.subject import Subject, subject_of, torch_subject
+from compressor.core.artifact import Artifact
+from compressor.core.errors import ArtifactError, DeviceError, IllegalOnDeviceError, UsageError
+from compressor.core.measurement import Measurement
+from devices.profiles import parse_device
+from devices.runner import WarmUp
+from tests.benchmarks.artifacts import tiny_artifact
+from tests.models import SENTENCES, tiny_checkpoint
+
+HOST = parse_device("host")
+QUICK = WarmUp(min_runs=1, max_runs=3, max_seconds=1.0)
+TEXTS = (*SENTENCES, "where is my card " * 20)
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return tiny_artifact(tmp_path_factory.mktemp("measure") / "onnx-fp32")
+
+
+@pytest.fixture(scope="module")
+def measured(artifact: Artifact) -> tuple[list[Subject], list[str], list[Measurement]]:
+    """Two subjects in three rounds, with the order in which their processes ran."""
+    subjects = [subject_of(artifact), subject_of(artifact, pad_to=32)]
+    ran: list[str] = []
+    original = module.run_job
+
+    def recording(target, job, *, time_limit_s):
+        ran.append("padded" if job.pad_to else "own")
+        return original(target, job, time_limit_s=time_limit_s)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "run_job", recording)
+        found = measure(subjects, TEXTS, device=HOST, runs=20, processes=3, seed=7, warmup=QUICK)
+    return subjects, ran, found
+
+
+def test_subjects_are_interleaved_one_process_each_a_round(measured) -> None:
+    _, ran, _ = measured
+    assert len(ran) == 6
+    assert all(set(ran[start : start + 2]) == {"own", "padded"} for start in (0, 2, 4))
+
+
+def test_every_run_is_kept_with_sentence_and_process(measured) -> None:
+    subjects, _, found = measured
+    for subject, item in zip(subjects, found, strict=True):
+        assert (item.subject, item.subject_hash) == (subject.name, subject.hash)
+        assert item.runs.sentence == sample(TEXTS, 20, seed=7)
+        assert item.runs.process == (0,) * 7 + (1,) * 7 + (2,) * 6
+        assert len(item.cold_ms) == len(item.load_ms) == item.processes == 3
+        assert item.truncated_sentences == 1
+        assert item.device == "host@local"
+        assert item.threads == 1
+        assert item.fingerprint["cpu"]
+        assert item.conditions_before["cores"] >= 1
+
+
+def test_subjects_see_the_same_sentences_and_differ_in_length_alone(measured) -> None:
+    _, _, (own, padded) = measured
+    assert own.runs.sentence == padded.runs.sentence
+    assert own.runs.tokens == padded.runs.tokens
+    assert set(own.runs.length) == {8, 32}
+    assert set(padded.runs.length) == {32}
+    assert padded.subject == "onnx-fp32-padded-32"
+
+
+def test_a_measurement_survives_the_disk(measured, tmp_path: Path) -> None:
+    _, _, found = measured
+    found[0].save(tmp_path / "m.json")
+    assert Measurement.load(tmp_path / "m.json") == found[0]
+
+
+def test_a_torch_subject_takes_pad_id_and_hash_from_its_checkpoint(tmp_path: Path) -> None:
+    checkpoint = tiny_checkpoint("roberta", tmp_path / "teacher")
+    subject = torch_subject(checkpoint, name="teacher-torch-fp32-padded-64", max_tokens=64, pad_to=64)
+    assert (subject.pad_id, subject.hash, subject.runtime) == (1, checkpoint.hash, "torch")
+
+
+def test_tensorrt_has_no_host_runtime(artifact: Artifact) -> None:
+    manifest = artifact.manifest.model_copy(update={"format": "tensorrt"})
+    with pytest.raises(ArtifactError, match="on the device it is for"):
+        subject_of(replace(artifact, manifest=manifest))
+
+
+def test_what_the_device_cannot_run_is_refused_before_any_process(artifact: Artifact) -> None:
+    with pytest.raises(IllegalOnDeviceError):
+        measure([replace(subject_of(artifact), format="tensorrt", precision="fp16")], TEXTS, device=HOST)
+
+
+def test_a_device_that_is_not_reached_has_exit_code_4(artifact: Artifact) -> None:
+    with pytest.raises(DeviceError) as caught:
+        measure([subject_of(artifact)], TEXTS, device=parse_device("mobile-cpu@adb:X"))
+    assert caught.value.exit_code == 4
+
+
+def test_wrong_use_is_named(artifact: Artifact, tmp_path: Path) -> None:
+    subject = subject_of(artifact)
+    for subjects, options in (
+        ([], {}),
+        ([subject, subject], {}),
+        ([subject], {"runs": 0}),
+        ([subject], {"threads": 0}),
+    ):
+        with pytest.raises(UsageError):
+            measure(subjects, TEXTS, device=HOST, **options)
+    with pytest.raises(UsageError):
+        measure([subject], (), device=HOST)
+    with pytest.raises(ArtifactError, match=r"tokenizer\.json"):
+        measure([replace(subject, tokenizer=tmp_path)], TEXTS, device=HOST)

@@ -1,0 +1,164 @@
+"""The command line as a user meets it: results on stdout, one message an error, the documented exit codes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from typer.testing import CliRunner
+
+from compressor.app.cli import app
+from tests.models import LABELS, SENTENCES
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def failed(result, code, *words):
+    assert result.exit_code == code, result.output
+    assert "Traceback" not in result.output
+    for word in words:
+        assert word in result.stderr.replace("\n", " ")
+    return result
+
+
+@pytest.fixture
+def data_file(tmp_path):
+    file = tmp_path / "data.tsv"
+    file.write_text("text\tlabel\nwhere is my order\ttrack\ni want a refund\trefund\ncancel my order\tcancel\n")
+    return file
+
+
+@pytest.fixture
+def sentences_file(tmp_path):
+    file = tmp_path / "sentences.txt"
+    file.write_text("\n".join(text for text in SENTENCES if text))
+    return file
+
+
+def test_convert_then_inspect_predict_evaluate(checkpoint_of, tmp_path, data_file, sentences_file):
+    out = tmp_path / "made"
+    made = run("convert", checkpoint_of("bert").path, "--to", "onnx", "--precision", "int8", "--lengths", "8,16",
+               "--calibrate", sentences_file, "-o", out, "--threads", 1)  # fmt: skip
+    assert made.exit_code == 0, made.output
+    assert "precision found" in made.stdout
+    found = json.loads(run("inspect", out, "--json").stdout)
+    assert found["schema_version"] == 1
+    assert (found["format"], found["precision"], found["sha256_verified"]) == ("onnx", "int8", True)
+    assert {"size_bytes", "unique_parameter_bytes", "parameters", "lengths", "operators", "gemm_types"} <= set(found)
+    answers = json.loads(run("predict", out, "where is my order", "", "--json").stdout)
+    assert [answer["text"] for answer in answers] == ["where is my order", ""]
+    assert set(answers[0]["scores"]) == set(LABELS)
+    assert abs(sum(answers[0]["scores"].values()) - 1) < 1e-4
+    score = json.loads(run("evaluate", out, "--data", data_file, "--json").stdout)
+    assert score["examples"] == 3
+    assert score["metric"] == "accuracy"
+
+
+def test_convert_keeps_an_older_artifact_when_the_new_one_fails(checkpoint_of, onnx_artifact, sentences_file):
+    before = (onnx_artifact / "manifest.json").read_bytes()
+    result = run("convert", checkpoint_of("bert").path, "--to", "onnx", "--lengths", "8,9000", "--calibrate",
+                 sentences_file, "-o", onnx_artifact)  # fmt: skip
+    failed(result, 2, "expected numbers from 3 to 64")
+    assert (onnx_artifact / "manifest.json").read_bytes() == before
+    assert [path.name for path in onnx_artifact.parent.iterdir() if path.name.startswith(".")] in ([], [".compressor.json"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["run", "no-such-recipe.yaml"], 2, ["does not exist"]),
+        (["convert", "no-such-model", "--to", "onnx", "-o", "{tmp}/o"], 2, ["no-such-model", "check the path"]),
+        (["convert", "{tmp}", "--to", "onnx", "-o", "{tmp}/o"], 2, ["no config.json"]),
+        (["inspect", "{tmp}"], 2, ["no config.json"]),
+        (["evaluate", "{model}", "--data", "{tmp}/none.tsv"], 2, ["does not exist"]),
+        (["bench", "{tmp}"], 2, ["holds no manifest.json"]),
+        (["devices", "probe", "snapdragn-865"], 2, ["did you mean 'snapdragon-865'"]),
+        (["convert", "{model}", "--to", "tensorrt", "--precision", "fp16", "--device", "snapdragon-865", "-o", "{tmp}/o"],
+         2, ["tensorrt fp16 on snapdragon-865"]),
+        (["convert", "{model}", "--to", "onnx", "--lengths", "8,x", "-o", "{tmp}/o"], 2, ["expected whole numbers"]),
+        (["bench", "{artifact}", "--device", "jetson-orin-nano@ssh:me@127.0.0.1"], 4, ["ssh"]),
+    ],
+)  # fmt: skip
+def test_a_user_s_error_is_one_message_with_its_code(checkpoint_of, onnx_artifact, tmp_path, arguments, code, words):
+    places = {"tmp": tmp_path, "model": checkpoint_of("bert").path, "artifact": onnx_artifact}
+    failed(run(*(argument.format(**places) for argument in arguments)), code, *words)
+    assert not (tmp_path / "o").exists()
+
+
+def test_an_error_with_json_is_one_document(tmp_path):
+    result = failed(run("inspect", tmp_path, "--json"), 2)
+    document = json.loads(result.stdout)
+    assert document["error"]["code"] == "model"
+    assert document["error"]["remedy"]
+
+
+def test_a_flipped_byte_is_refused_by_every_command(onnx_artifact, data_file):
+    model = bytearray((onnx_artifact / "model.onnx").read_bytes())
+    model[len(model) // 2] ^= 1
+    (onnx_artifact / "model.onnx").write_bytes(model)
+    for command in (["inspect"], ["predict"], ["evaluate"], ["bench"]):
+        extra = {"predict": ["hello"], "evaluate": ["--data", data_file]}.get(command[0], [])
+        failed(run(*command, onnx_artifact, *extra), 2, "model.onnx is altered")
+
+
+def test_compare_shows_the_answers_that_differ(onnx_artifacts, trained, data_file):
+    result = run("compare", onnx_artifacts / "onnx-fp32", onnx_artifacts / "onnx-int8", "--data", data_file, "--json")
+    document = json.loads(result.stdout)
+    assert document["left"]["precision"] == "fp32"
+    assert document["right"]["precision"] == "int8"
+    left, right = document["left_evaluation"], document["right_evaluation"]
+    assert abs(left["correct"] - right["correct"]) <= len(document["flips"])
+
+
+def test_gate_exits_with_its_verdict(onnx_artifact, sentences_file, tmp_path):
+    budget = tmp_path / "budgets.yaml"
+    arguments = ["gate", onnx_artifact, "--budget", budget, "--sentences", sentences_file, "--runs", 60]
+    budget.write_text("version: 1\nbudgets:\n  - {device: host, p95_ms: 5000.0, size_mb: 1.0}\n")
+    junit = tmp_path / "junit.xml"
+    passed = run(*arguments, "--junit", junit, "--json")
+    assert passed.exit_code == 0, passed.output
+    document = json.loads(passed.stdout)
+    assert document["verdict"] == "pass"
+    assert {check["name"] for check in document["checks"]} == {"p95_ms", "size_mb"}
+    assert 'failures="0"' in junit.read_text()
+    budget.write_text("version: 1\nbudgets:\n  - {device: host, p95_ms: 0.00001}\n")
+    assert run(*arguments).exit_code == 1
+    budget.write_text("version: 1\nbudgets:\n  - {device: host, p95: 5.0}\n")
+    failed(run(*arguments), 2, "p95")
+
+
+def test_bench_gives_the_documented_keys(onnx_artifact, sentences_file, tmp_path):
+    result = run("bench", onnx_artifact, "--sentences", sentences_file, "--runs", 20, "-o", tmp_path / "m", "--json")
+    document = json.loads(result.stdout)
+    assert {"device", "threads", "runs", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "total_p95_ms", "by_length",
+            "tokenize_p50_ms"} <= set(document)  # fmt: skip
+    (file,) = (tmp_path / "m").iterdir()
+    assert len(json.loads(file.read_text())["runs"]["inference_ms"]) == 20
+
+
+def test_doctor_and_devices_answer():
+    assert run("doctor").exit_code == 0
+    assert "onnxruntime" in run("doctor").stdout
+    assert "snapdragon-865" in run("devices", "list").stdout
+    assert "measurable" in run("devices", "probe", "host").stdout
+
+
+def test_ctrl_c_ends_with_130_and_leaves_nothing(checkpoint_of, tmp_path, sentences_file):
+    command = [sys.executable, "-m", "compressor", "convert", str(checkpoint_of("bert").path), "--to", "onnx", "-o",
+               str(tmp_path / "out"), "--calibrate", str(sentences_file)]  # fmt: skip
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    )
+    deadline = time.monotonic() + 120
+    while not list(tmp_path.glob(".out.*")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=120)
+    assert process.returncode == 130, stderr
+    assert "Traceback" not in stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sentences.txt"]

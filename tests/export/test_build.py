@@ -1,0 +1,129 @@
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import export.build
+from compressor.core.artifact import Artifact
+from compressor.core.errors import AcceptanceError, ModelError, ParityError, UsageError
+from compressor.data.dataset import Split
+from compressor.quantize.plan import QuantizationPlan
+from export.backend import backend_for
+from export.build import export_artifacts
+from export.source import ExportRequest
+from tests.models import SENTENCES, keyword_split
+
+SPLIT = keyword_split(60, seed=2)
+
+
+def request(**changes):
+    base = ExportRequest(
+        formats=("onnx",), precisions=("fp32",), lengths=(8, 16), parity_texts=SENTENCES, parity_source="test", name="t"
+    )
+    return replace(base, **changes)
+
+
+def test_each_precision_is_proven_and_says_what_it_holds(onnx_artifacts):
+    for precision in ("fp32", "fp16", "int8"):
+        artifact = Artifact.load(onnx_artifacts / f"onnx-{precision}")
+        assert artifact.manifest.precision == precision
+        parity = json.loads((artifact.path / "parity.json").read_text())
+        assert parity["finite"]
+        assert parity["repeatable"]
+        assert [entry["length"] for entry in parity["lengths"]] == [8, 16]
+    sizes = [Artifact.load(onnx_artifacts / f"onnx-{name}").size_mb for name in ("fp32", "fp16", "int8")]
+    assert sizes[0] > sizes[1] > sizes[2]
+
+
+def test_the_card_states_the_figures_of_the_manifest(onnx_artifact):
+    card = (onnx_artifact / "README.md").read_text()
+    artifact = Artifact.load(onnx_artifact)
+    assert f"{artifact.size_mb:.2f} MB" in card
+    assert "`input_ids` int64" in card
+    assert artifact.manifest.source["checkpoint"][:16] in card
+
+
+def test_metrics_of_teacher_checkpoint_and_file_are_kept(trained, tmp_path):
+    (artifact,) = export_artifacts(trained, request(selection=SPLIT, report=SPLIT), tmp_path / "out")
+    reference = artifact.manifest.reference
+    assert reference["checkpoint"] == reference["artifact"] > 0.9
+    assert reference["examples"] == 60
+
+
+def test_a_reference_at_chance_is_refused(trained, tmp_path):
+    wrong = Split(SPLIT.texts, tuple((label + 1) % 3 for label in SPLIT.labels))
+    with pytest.raises(ModelError, match="most frequent label"):
+        export_artifacts(trained, request(selection=wrong), tmp_path / "out")
+    assert not list(tmp_path.glob("out/onnx-*"))
+
+
+def _answering_wrong(monkeypatch, *bad):
+    """Makes files of the given precisions answer the next label: what a lost task looks like from outside."""
+    real = export.build._score
+
+    def score(predictor, split, labels):
+        if predictor.precision in bad:
+            split = Split(split.texts, tuple((label + 1) % len(labels) for label in split.labels))
+        return real(predictor, split, labels)
+
+    def prove(self, folder, precision):
+        candidate = real_prove(self, folder, precision)
+        candidate.predictor.precision = precision
+        return candidate
+
+    real_prove = export.build._Exporter._prove
+    monkeypatch.setattr(export.build._Exporter, "_prove", prove)
+    monkeypatch.setattr(export.build, "_score", score)
+
+
+def test_int8_that_loses_the_task_falls_back_and_every_attempt_is_kept(trained, tmp_path, monkeypatch):
+    _answering_wrong(monkeypatch, "int8")
+    plan = QuantizationPlan(max_drop_points=0.5)
+    (artifact,) = export_artifacts(trained, request(precisions=("int8",), plan=plan, selection=SPLIT), tmp_path)
+    assert artifact.name == "onnx-fp16"
+    assert backend_for("onnx").inspect(artifact.model_path).precision == "fp16"
+    attempts = artifact.manifest.attempts
+    assert [(attempt["rung"], attempt["accepted"]) for attempt in attempts] == [
+        ("int8 dynamic", False), ("int8 dynamic, embeddings fp32", False), ("fp16", True),
+    ]  # fmt: skip
+    assert attempts[0]["drop_points"] > 50
+    assert not (tmp_path / "onnx-int8").exists()
+
+
+def test_where_no_precision_holds_nothing_is_written(trained, tmp_path, monkeypatch):
+    _answering_wrong(monkeypatch, "int8", "fp16")
+    plan = QuantizationPlan(max_drop_points=0.5)
+    with pytest.raises(AcceptanceError, match="no onnx file of int8 or a safer precision") as caught:
+        export_artifacts(trained, request(precisions=("int8",), plan=plan, selection=SPLIT), tmp_path)
+    assert caught.value.exit_code == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_gives_nan_is_refused(checkpoint_of, tmp_path, monkeypatch):
+    from export.onnx.predictor import OnnxPredictor
+
+    real = OnnxPredictor.logits
+    monkeypatch.setattr(OnnxPredictor, "logits", lambda self, batch: real(self, batch) * np.nan)
+    with pytest.raises(ParityError, match="NaN"):
+        export_artifacts(checkpoint_of("bert"), request(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("lengths", [(), (2,), (8, 65)])
+def test_lengths_the_model_cannot_take_are_refused(checkpoint_of, tmp_path, lengths):
+    with pytest.raises(UsageError, match="from 3 to 64"):
+        export_artifacts(checkpoint_of("bert"), request(lengths=lengths), tmp_path)
+
+
+def test_a_precision_the_format_does_not_have_is_refused(checkpoint_of, tmp_path):
+    with pytest.raises(UsageError, match="tensorrt cannot be made in int8"):
+        export_artifacts(checkpoint_of("bert"), request(formats=("tensorrt",), precisions=("int8",)), tmp_path)
+
+
+def test_what_a_killed_export_finished_is_kept(checkpoint_of, tmp_path, monkeypatch):
+    (first,) = export_artifacts(checkpoint_of("bert"), request(), tmp_path)
+    before = first.model_path.stat().st_mtime_ns
+    again = export_artifacts(checkpoint_of("bert"), request(precisions=("fp32", "fp16")), tmp_path)
+    assert [artifact.name for artifact in again] == ["onnx-fp32", "onnx-fp16"]
+    assert again[0].model_path.stat().st_mtime_ns == before
