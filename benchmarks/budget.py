@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import yaml
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from compressor.core.errors import RecipeError, nearest
 from compressor.core.schema import Record
+from compressor.core.strict import parse, read_yaml
 from devices.profiles import profile_names
 
 Limit = Annotated[float | None, Field(default=None, gt=0, strict=True, allow_inf_nan=False)]
@@ -77,18 +77,7 @@ def load_budgets(path: Path) -> BudgetFile:
         RecipeError: the file cannot be read, has an unknown or repeated key, a value of the wrong kind, an unknown
             device or a budget without limits; the message names the place.
     """
-    try:
-        value = yaml.load(path.read_text(encoding="utf-8"), Loader=_StrictLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"{path} cannot be read: {error}", remedy="check the path") from error
-    except yaml.YAMLError as error:
-        raise RecipeError(
-            f"{path} is not valid YAML: {' '.join(str(error).split())}", remedy="mend the file"
-        ) from error
-    try:
-        file = BudgetFile.model_validate(value)
-    except ValidationError as error:
-        raise _explain(path, error) from error
+    file = parse(BudgetFile, read_yaml(path), where=path.name)
     for number, budget in enumerate(file.budgets, 1):
         if budget.device not in profile_names():
             raise RecipeError(
@@ -101,34 +90,3 @@ def load_budgets(path: Path) -> BudgetFile:
                 remedy="add a limit or remove the budget",
             )
     return file
-
-
-class _StrictLoader(yaml.SafeLoader):
-    """A SafeLoader that refuses a repeated key, where YAML's usual loader silently keeps the last."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """Builds a mapping whose keys are all different."""
-        keys = [self.construct_object(key, deep=deep) for key, _ in node.value]
-        for index, key in enumerate(keys):
-            if key in keys[:index]:
-                raise yaml.constructor.ConstructorError(None, None, f"the key '{key}' stands twice", node.start_mark)
-        return dict(super().construct_mapping(node, deep=deep))
-
-
-def _explain(path: Path, error: ValidationError) -> RecipeError:
-    """Turns the most telling schema error (an unknown key before all) into one that names place and expectation."""
-    first = min(error.errors(), key=lambda item: item["type"] != "extra_forbidden")
-    place = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
-    name = str(first["loc"][-1]) if first["loc"] else ""
-    if first["type"] == "extra_forbidden":
-        known = Budget.model_fields if first["loc"][0] == "budgets" else BudgetFile.model_fields
-        return RecipeError(f"{path}: unknown key '{name}' at {place}", remedy=nearest(name, known))
-    if name in LIMITS:
-        return RecipeError(
-            f"{path}: {place} is {first['input']!r}; expected a positive number without unit (the key's name holds it)",
-            remedy=f"for example {name}: 5.0",
-        )
-    return RecipeError(
-        f"{path}: {place or 'the file'}: {first['msg']}; expected 'version: 1' and a list 'budgets'",
-        remedy="compare with the example in the documentation of the gate",
-    )

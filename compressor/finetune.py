@@ -70,17 +70,17 @@ class Finetune(Stage[FinetuneConfig]):
 
     def ensures(self, context: Context, output: Path) -> None:
         """Proves that the saved model loads, is finite and has the data's labels in the data's order."""
-        model = check_saved(output)
+        check_saved(output)
         expected = context.data.label_names
         if (found := Checkpoint.open(output).labels) != expected:
             raise StageError(f"{output} has the labels {found}; expected {expected}", remedy="report this stage")
-        del model
 
 
 def set_labels(model: nn.Module, names: tuple[str, ...]) -> None:
     """Writes label names into a model's config, in the order of its logits."""
-    model.config.id2label = dict(enumerate(names))
-    model.config.label2id = {name: index for index, name in enumerate(names)}
+    config: Any = model.config
+    config.id2label = dict(enumerate(names))
+    config.label2id = {name: index for index, name in enumerate(names)}
 
 
 def check_saved(output: Path) -> nn.Module:

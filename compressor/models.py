@@ -72,6 +72,7 @@ def load_compressed(path: str | Path, *, attention: str = "eager", num_labels: i
     if num_labels is not None:
         config.num_labels = num_labels
     transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     try:
         model, loading = AutoModelForSequenceClassification.from_pretrained(
             checkpoint.path,

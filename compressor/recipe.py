@@ -94,11 +94,9 @@ def load_recipe(path: Path, overrides: tuple[str, ...] = ()) -> Recipe:
         RecipeError: an unknown key or stage (the nearest is named), a missing key, or a value of the wrong kind.
     """
     value = read_yaml(path)
-    if not isinstance(value, dict):
-        raise RecipeError(f"{path} holds no mapping; expected keys such as version, teacher, data, stages",
-                          remedy="start from a file in recipes/")  # fmt: skip
-    for override in overrides:
-        _apply(value, override)
+    if isinstance(value, dict):
+        for override in overrides:
+            _apply(value, override)
     file = parse(RecipeFile, value, where=path.name)
     stages = tuple(_entry(index, item, path.name) for index, item in enumerate(file.stages, start=1))
     ids = [stage.id for stage in stages]

@@ -11,7 +11,7 @@ import yaml
 from pydantic import ValidationError
 
 from compressor.core.device import DeviceProfile
-from compressor.core.errors import DeviceError, nearest
+from compressor.core.errors import UsageError, nearest
 
 Transport = Literal["local", "adb", "ssh", "unreached"]
 HOST = "host"
@@ -46,17 +46,17 @@ def load_profile(name: str) -> DeviceProfile:
     """Reads and checks a profile.
 
     Raises:
-        DeviceError: no profile of that name (the nearest one is given), or a file that breaks the schema.
+        UsageError: no profile of that name (the nearest one is given), or a file that breaks the schema.
     """
     if name not in profile_names():
-        raise DeviceError(f"unknown device '{name}'; expected a device profile", remedy=nearest(name, profile_names()))
+        raise UsageError(f"unknown device '{name}'; expected a device profile", remedy=nearest(name, profile_names()))
     text = (resources.files("devices") / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")
     try:
         profile = DeviceProfile.model_validate(yaml.safe_load(text))
     except (yaml.YAMLError, ValidationError) as error:
-        raise DeviceError(f"devices/profiles/{name}.yaml breaks the schema: {error}", remedy="mend the file") from error
+        raise UsageError(f"devices/profiles/{name}.yaml breaks the schema: {error}", remedy="mend the file") from error
     if profile.name != name:
-        raise DeviceError(
+        raise UsageError(
             f"devices/profiles/{name}.yaml calls itself '{profile.name}'; expected '{name}'",
             remedy="rename one of them",
         )
@@ -71,7 +71,7 @@ def parse_device(text: str) -> DeviceAddress:
             is ``host@local``; any other profile alone names a kind of device that is not reached.
 
     Raises:
-        DeviceError: an unknown profile or transport, or an address with its serial or host missing.
+        UsageError: an unknown profile or transport, or an address with its serial or host missing.
     """
     name, at, address = text.partition("@")
     profile = load_profile(name)
@@ -85,7 +85,7 @@ def parse_device(text: str) -> DeviceAddress:
     if scheme == "ssh" and where:
         return DeviceAddress(profile=profile, transport="ssh", where=where)
     known = [transport for transport in get_args(Transport) if transport != "unreached"]
-    raise DeviceError(
+    raise UsageError(
         f"'{text}' gives no usable address after '@'; expected local, adb:SERIAL or ssh:USER@HOST",
         remedy=nearest(scheme, known) if scheme not in known else f"for example {name}@{_EXAMPLES[scheme]}",
     )

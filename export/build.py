@@ -135,7 +135,9 @@ class _Exporter:
     def _prove(self, folder: Path, precision: Precision) -> _Candidate:
         statistics = self.backend.inspect(folder / self.backend.model_file)
         name = f"{self.request.name} as {self.backend.format} {precision}"
-        if statistics.precision != precision:
+        # A policy that leaves modules in a safer precision makes a mixed file, and it is called so.
+        mixed = statistics.precision == "mixed" and len(self.request.plan.policy) > 1
+        if statistics.precision != precision and not mixed:
             raise StageError(
                 f"{name}: the file holds {statistics.precision} ({statistics.gemm_types}); expected {precision}",
                 remedy="choose another precision, or report this model",
@@ -145,7 +147,7 @@ class _Exporter:
         predictor = self.backend.open(folder, io, threads=self.request.threads)
         parity = compare(self.source.cases, predictor, precision, text=self.request.parity_source)
         require_parity(parity, name)
-        return _Candidate(folder, io, parity, TextPredictor(self.source.encoder, io, predictor))
+        return _Candidate(folder, statistics.precision, io, parity, TextPredictor(self.source.encoder, io, predictor))
 
     def _make(self, rung: Rung, folder: Path) -> _Candidate:
         source = self._fp32()
@@ -168,16 +170,18 @@ class _Exporter:
 
     def _bundle(self, rung: Rung, candidate: _Candidate, attempts: tuple[Attempt, ...]) -> Artifact:
         source, request, backend = self.source, self.request, self.backend
-        target = self.output / f"{backend.format}-{rung.precision}"
+        target = self.output / f"{backend.format}-{candidate.precision}"
         with new_folder(target, "artifact") as folder:
             for file in candidate.folder.iterdir():
                 file.rename(folder / file.name)
             facts = backend.finish(folder, source.spec, rung.precision)
-            model_files = tuple(sorted(path.name for path in folder.iterdir() if path.name.startswith("model.")))
+            model_files = tuple(
+                sorted(path.name for path in folder.iterdir() if path.name.startswith(backend.model_file))
+            )
             write_companions(folder, source.checkpoint, source.labels, candidate.io, candidate.parity)
             manifest = Manifest(
                 format=backend.format,
-                precision=rung.precision,
+                precision=candidate.precision,
                 compute_precision=COMPUTE_PRECISION.get((backend.format, rung.precision), "fp32"),
                 method=rung.plan.method if rung.precision == "int8" else None,
                 model_file=backend.model_file,
@@ -216,6 +220,8 @@ class _Candidate:
     """A converted file that kept parity."""
 
     folder: Path
+    precision: Precision
+    """As found in the file."""
     io: IOSpec
     parity: Parity
     predictor: TextPredictor

@@ -12,7 +12,7 @@ from compressor.core.errors import ModelError, UsageError
 from compressor.data.dataset import Split, Text
 from compressor.evaluate import Evaluation, check_reference, evaluate_checkpoint
 from compressor.families import adapter_for
-from compressor.models import load_compressed
+from compressor.models import load_compressed, load_config
 from compressor.quantize.plan import QuantizationPlan
 from compressor.text import SentenceEncoder
 from export.backend import ConversionSpec
@@ -67,9 +67,10 @@ class ExportSource:
             ModelError: the checkpoint does not load or names other labels than it has logits.
             AcceptanceError: the checkpoint itself does not beat the majority class.
         """
+        config = load_config(checkpoint)
         model = load_compressed(checkpoint.path)
-        adapter = adapter_for(model.config)
-        limit = adapter.max_tokens(model.config)
+        adapter = adapter_for(config)
+        limit = adapter.max_tokens(config)
         lengths = tuple(sorted(set(request.lengths)))
         if not lengths or lengths[0] < MIN_LENGTH or lengths[-1] > limit:
             given = ", ".join(map(str, lengths)) or "none"
@@ -77,13 +78,13 @@ class ExportSource:
                 f"lengths {given}: expected numbers from {MIN_LENGTH} to {limit}, the most tokens this model takes",
                 remedy=f"pass lengths of at most {limit}",
             )
-        labels, num_labels = checkpoint.labels, int(model.config.num_labels)
+        labels, num_labels = checkpoint.labels, int(config.num_labels)
         if len(labels) != num_labels:
             raise ModelError(
                 f"config.json names {len(labels)} labels for {num_labels} logits", remedy="set id2label in config.json"
             )
         encoder = SentenceEncoder.load(checkpoint.path, max_tokens=lengths[-1])
-        token_types = adapter.takes_token_types(model.config)
+        token_types = adapter.takes_token_types(config)
         spec = ConversionSpec(
             lengths=lengths, max_tokens=lengths[-1], takes_token_types=token_types, pad_id=encoder.pad_id,
             num_labels=num_labels, model_type=adapter.model_type,

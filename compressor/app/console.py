@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from compressor.core.errors import CompressorError
 from compressor.pipeline import Listener, StageRecord
@@ -27,8 +28,19 @@ INTERRUPTED = 130
 _PLAIN_EVERY_S = 15.0
 """Seconds between two progress lines where there is no terminal."""
 
-stdout = Console(highlight=False, soft_wrap=True)
-stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+_LOG_WIDTH = 160
+"""Columns where there is no terminal to ask."""
+
+
+def _console(*, stderr: bool) -> Console:
+    """Text as it is: a ``[`` in a path or a remedy is no markup."""
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else _LOG_WIDTH
+    return Console(stderr=stderr, markup=False, highlight=False, soft_wrap=True, width=width)
+
+
+stdout = _console(stderr=False)
+stderr = _console(stderr=True)
 
 
 def print_json(value: BaseModel | Sequence[BaseModel] | dict[str, Any]) -> None:
@@ -46,17 +58,19 @@ def print_json(value: BaseModel | Sequence[BaseModel] | dict[str, Any]) -> None:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
     """Writes a table to stdout; columns whose name ends in a unit or holds figures are set right by a leading ``>``."""
-    shown = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    shown = Table(
+        title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(columns)
+    )
     for column in columns:
         shown.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", no_wrap=False)
     for row in rows:
-        shown.add_row(*("-" if cell is None else str(cell) for cell in row))
+        shown.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
     stdout.print(shown)
 
 
 def say(text: str) -> None:
     """Writes one line of progress to stderr."""
-    stderr.print(text, markup=False)
+    stderr.print(text)
 
 
 @contextmanager
@@ -77,11 +91,11 @@ def errors(*, as_json: bool, debug: bool) -> Iterator[None]:
             traceback.print_exc()
         if as_json:
             print_json({"error": {"code": error.code, "message": error.message, "remedy": error.remedy}})
-        stderr.print(f"error: {error.message}", style="bold red", markup=False)
-        stderr.print(f"what to do: {error.remedy}", markup=False)
+        stderr.print(f"error: {error.message}", style="bold red")
+        stderr.print(f"what to do: {error.remedy}")
         raise SystemExit(error.exit_code) from None
     except KeyboardInterrupt:
-        stderr.print("interrupted; what was finished is kept, nothing is half-written", markup=False)
+        stderr.print("interrupted; what was finished is kept, nothing is half-written")
         raise SystemExit(INTERRUPTED) from None
     except BrokenPipeError:
         sys.stderr.close()
@@ -97,6 +111,9 @@ def show_logs(verbose: bool) -> None:
     handler.setLevel(logging.INFO if verbose else logging.WARNING)
     for name in ("compressor", "export", "devices", "benchmarks"):
         logging.getLogger(name).handlers = [handler]
+        logging.getLogger(name).propagate = False
+    logging.getLogger().addHandler(logging.NullHandler())
+    logging.getLogger("torch").setLevel(logging.ERROR)
 
 
 class Narrator:

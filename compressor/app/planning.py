@@ -78,11 +78,9 @@ def plan(recipe: str | Path, output: Path | None = None, *, overrides: tuple[str
     for entry, known in zip(loaded.stages, pipeline.plan(loaded, inputs, folder), strict=True):
         config = entry.build().forecast(config)
         parameters = count_parameters(config)
-        settings = {name: value for name, value in known.config.items() if value is not None}
+        settings = entry.config.model_dump(mode="json", exclude_unset=True)
         stages.append(
-            PlannedStage(
-                id=entry.id, name=entry.name, cached=known.cached, parameters=parameters, settings=settings
-            )
+            PlannedStage(id=entry.id, name=entry.name, cached=known.cached, parameters=parameters, settings=settings)
         )
         if isinstance(entry.config, ExportConfig):
             for kind, precision in _exports(entry.config):
@@ -108,8 +106,12 @@ def _exports(config: ExportConfig) -> list[tuple[Format, Precision]]:
 
 
 def _refusals(recipe: Recipe) -> tuple[Refusal, ...]:
-    exports = [pair for entry in recipe.stages if isinstance(entry.config, ExportConfig) for pair in _exports(entry.config)]
-    devices = [name for entry in recipe.stages if isinstance(entry.config, BenchmarkConfig) for name in entry.config.devices]
+    exports = [
+        pair for entry in recipe.stages if isinstance(entry.config, ExportConfig) for pair in _exports(entry.config)
+    ]
+    devices = [
+        name for entry in recipe.stages if isinstance(entry.config, BenchmarkConfig) for name in entry.config.devices
+    ]
     found: dict[tuple[str, str], Refusal] = {}
     for name in devices:
         profile = parse_device(name).profile

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from benchmarks.statistics import LatencySummary
 from compressor.app import console
-from compressor.app.doctor import Diagnosis, Part
-from compressor.app.inspection import Inspection
-from compressor.app.judge import Comparison, Prediction
-from compressor.app.latency import Probe
-from compressor.app.planning import Plan
-from compressor.app.runs import Outcome
-from compressor.core.artifact import Artifact
-from compressor.core.device import DeviceProfile
-from compressor.core.verdict import Verdict
-from compressor.evaluate import Evaluation
-from export.bundle import read_parity
+
+if TYPE_CHECKING:  # A command loads only what it shows.
+    from benchmarks.statistics import LatencySummary
+    from compressor.app.doctor import Diagnosis, Part
+    from compressor.app.inspection import Inspection
+    from compressor.app.judge import Comparison, Prediction
+    from compressor.app.latency import Probe
+    from compressor.app.planning import Plan
+    from compressor.app.runs import Outcome
+    from compressor.core.artifact import Artifact
+    from compressor.core.device import DeviceProfile
+    from compressor.core.verdict import Verdict
+    from compressor.evaluate import Evaluation
 
 _MOST_FLIPS = 20
 
@@ -30,10 +32,11 @@ def run(outcome: Outcome) -> None:
     """The table of a run: stage by stage, then artifact by artifact, then the verdict."""
     report = outcome.report
     console.table(
-        ("stage", ">parameters", ">MB", "metric", ">seconds", "status"),
+        ("stage", ">parameters", ">MB", ">accuracy %", ">seconds", "status"),
         [
             (row.id, None if row.parameters is None else f"{row.parameters:,}",
-             None if row.size_mb is None else f"{row.size_mb:.2f}", row.metric, f"{row.seconds:.0f}", row.status)
+             None if row.size_mb is None else f"{row.size_mb:.2f}",
+             _percent(row.metric), f"{row.seconds:.0f}", row.status)
             for row in report.stages
         ],
     )  # fmt: skip
@@ -46,7 +49,7 @@ def run(outcome: Outcome) -> None:
             for row in report.artifacts
         ]
         + [
-            (row.name, row.precision, f"{row.size_mb:.2f}" if row.size_mb is not None else None,
+            (row.name, row.runtime, f"{row.size_mb:.2f}" if row.size_mb is not None else None,
              _percent(row.accuracy), _ms(row.p50_ms), _ms(row.p95_ms), "baseline")
             for row in report.baselines
         ],
@@ -54,7 +57,7 @@ def run(outcome: Outcome) -> None:
     console.stdout.print()
     if outcome.verdict is not None:
         verdict(outcome.verdict)
-    console.stdout.print(f"report: {outcome.folder / 'report.html'}", markup=False)
+    console.stdout.print(f"report: {outcome.folder / 'report.html'}")
 
 
 def plan(planned: Plan) -> None:
@@ -68,14 +71,16 @@ def plan(planned: Plan) -> None:
         ],
     )  # fmt: skip
     for line in planned.artifacts:
-        console.stdout.print(f"{line.name}: about {mb(line.estimated_bytes)} MB", markup=False)
+        console.stdout.print(f"{line.name}: about {mb(line.estimated_bytes)} MB")
     for refusal in planned.refused:
-        console.stdout.print(f"not on {refusal.device}: {refusal.what}: {refusal.reason}; use {refusal.instead}",
-                             markup=False)  # fmt: skip
+        reason = f"{refusal.reason}; use {refusal.instead}"
+        console.stdout.print(f"not on {refusal.device}: {refusal.what}: {reason}")
 
 
 def artifact(made: Artifact) -> None:
     """One artifact with what was proven of it."""
+    from export.bundle import read_parity
+
     manifest, parity = made.manifest, read_parity(made)
     rows: list[tuple[str, object]] = [
         ("artifact", made.path),
@@ -96,8 +101,7 @@ def latency(summary: LatencySummary) -> None:
     """Per-sentence latency."""
     console.stdout.print(
         f"{summary.artifact} on {summary.device}, {summary.runtime}, {summary.threads} thread(s), {summary.runs} runs "
-        f"in {summary.processes} processes",
-        markup=False,
+        f"in {summary.processes} processes"
     )
     console.table(
         ("", ">p50 ms", ">p90 ms", ">p95 ms", ">p99 ms"),
@@ -187,14 +191,18 @@ def probe(found: Probe) -> None:
     for note in found.judgement.notes:
         console.say(f"note: {note}")
     reason = found.judgement.invalid_reason
-    console.stdout.print("measurable" if reason is None else f"not measurable: {reason}", markup=False)
+    console.stdout.print("measurable" if reason is None else f"not measurable: {reason}")
 
 
 def diagnosis(found: Diagnosis) -> None:
     """What is installed."""
 
     def row(part: Part) -> tuple[str, str, str]:
-        return part.name, part.found or "missing", part.needed_for if part.found else f"{part.needed_for}: {part.remedy}"
+        return (
+            part.name,
+            part.found or "missing",
+            part.needed_for if part.found else f"{part.needed_for}: {part.remedy}",
+        )
 
     console.table(("", ""), list(found.machine.items()))
     console.stdout.print()

@@ -63,6 +63,11 @@ def parse(model: type[ModelT], value: Any, *, where: str) -> ModelT:
     Raises:
         RecipeError: an unknown key, a missing key or a value of the wrong kind; the first one found is told.
     """
+    if not isinstance(value, dict):
+        raise RecipeError(
+            f"{where} holds no mapping; expected the keys {', '.join(model.model_fields)}",
+            remedy="write 'key: value' lines; the README shows an example",
+        )
     try:
         return model.model_validate(value)
     except ValidationError as error:

@@ -23,10 +23,10 @@ def text_columns(table: Table, asked: str | tuple[str, str] | None) -> TextColum
         DataError: a column that is not there (the nearest is named), or none with a usual name.
     """
     if asked is not None:
-        columns = (asked,) if isinstance(asked, str) else asked
-        for column in columns:
+        chosen: TextColumns = (asked,) if isinstance(asked, str) else asked
+        for column in chosen:
             _require(table, column, "text_column")
-        return columns
+        return chosen
     for columns in _GUESSES:
         if all(column in table.columns for column in columns):
             return columns

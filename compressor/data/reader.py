@@ -175,7 +175,7 @@ def _in_folder(folder: Path, split: SplitName) -> Path | None:
         if len(found) > 1:
             raise DataError(
                 f"{folder} holds {' and '.join(file.name for file in found)}; expected one {split} file",
-                remedy=f"remove one, or name the files with 'train:', 'validation:' and 'test:'",
+                remedy="remove one, or name the files with 'train:', 'validation:' and 'test:'",
             )
         if found:
             return found[0]

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from compressor.distill.layer_map import LayerMap
 from compressor.distill.losses import HiddenLoss, LogitsLoss, LossConfig
 from compressor.stage import StageConfig
 from compressor.train.settings import TrainSettings
-
-
-def _as_tuple(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
 
 
 class StudentConfig(StageConfig):
@@ -23,7 +19,7 @@ class StudentConfig(StageConfig):
     layers: int = Field(gt=0)
     init: Literal["copy"] = "copy"
     """Embeddings, head and chosen layers are the teacher's own."""
-    map: Annotated[LayerMap, BeforeValidator(_as_tuple)] = "uniform"
+    map: LayerMap = "uniform"
     """Which teacher layers are copied."""
 
 

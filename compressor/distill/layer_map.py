@@ -13,15 +13,16 @@ LayerMap = Literal["uniform", "last"] | tuple[int, ...]
 def resolve_map(layer_map: LayerMap, *, student_layers: int, teacher_layers: int) -> tuple[int, ...]:
     """Returns the zero-based teacher layer of each student layer.
 
-    ``uniform`` takes the last layer of each of ``student_layers`` equal parts (6 to 3: layers 1, 3, 5), as the uniform map of
-    TinyBERT (Jiao et al. 2020); ``last`` takes the teacher's last ones (6 to 3: layers 3, 4, 5), as PKD-Last (Sun et al. 2019).
+    ``uniform`` takes the last layer of each of ``student_layers`` equal parts (6 to 3: layers 1, 3, 5), the uniform map
+    of TinyBERT (Jiao et al. 2020); ``last`` takes the teacher's last layers (6 to 3: layers 3, 4, 5), the PKD-Last of
+    Sun et al. (2019).
 
     Raises:
         RecipeError: a student deeper than its teacher, or a list that does not fit the two depths.
     """
     if not 1 <= student_layers <= teacher_layers:
         raise RecipeError(
-            f"found a student of {student_layers} layers for a teacher of {teacher_layers}; expected 1 to {teacher_layers}",
+            f"found a student of {student_layers} layers; expected 1 to {teacher_layers}, the teacher's depth",
             remedy="set student.layers to no more than the teacher has",
         )
     if layer_map == "uniform":
@@ -30,7 +31,7 @@ def resolve_map(layer_map: LayerMap, *, student_layers: int, teacher_layers: int
         return tuple(range(teacher_layers - student_layers, teacher_layers))
     if len(layer_map) != student_layers:
         raise RecipeError(
-            f"the map {list(layer_map)} names {len(layer_map)} teacher layers; expected {student_layers}, one a student layer",
+            f"the map {list(layer_map)} names {len(layer_map)} layers; expected {student_layers}, one a student layer",
             remedy="name one teacher layer for each student layer, or use 'uniform'",
         )
     if any(not 0 <= layer < teacher_layers for layer in layer_map):

@@ -15,7 +15,7 @@ from compressor.distill.config import DistillConfig
 from compressor.distill.layer_map import resolve_map
 from compressor.distill.objective import Distillation
 from compressor.distill.outputs import Shape
-from compressor.distill.student import check_copyable, copy_layers
+from compressor.distill.student import check_copyable, copy_layers, student_config
 from compressor.distill.teacher import TeacherOutputs
 from compressor.evaluate import Evaluation, check_reference, evaluate_model
 from compressor.families import adapter_for
@@ -23,7 +23,7 @@ from compressor.finetune import check_saved
 from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.train.history import write_history
-from compressor.train.loop import train
+from compressor.train.loop import planned_batches, train
 from compressor.train.runtime import reproducible
 
 
@@ -35,6 +35,12 @@ class Distill(Stage[DistillConfig]):
     config_type: ClassVar[type[StageConfig]] = DistillConfig
     produces: ClassVar[Produces] = "checkpoint"
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers", "accelerate")
+
+    def forecast(self, model_config: Any) -> Any:
+        """Returns the student's config: the teacher's with fewer layers, or the current one unchanged."""
+        if self.config.student is None:
+            return model_config
+        return student_config(model_config, self.config.student.layers)
 
     def requires(self, context: Context) -> None:
         """Checks teacher, labels, vocabularies and layer maps before any work.
@@ -80,6 +86,9 @@ class Distill(Stage[DistillConfig]):
             targets = TeacherOutputs(
                 teacher,
                 splits["train"],
+                needed=sorted(
+                    {index for _, batch in planned_batches(splits["train"], config, seed) for index in batch}
+                ),
                 states=sorted({theirs for _, theirs in pairs}),
                 width=teacher_shape.hidden_size,
                 scratch=context.scratch,
@@ -170,7 +179,7 @@ def same_vocabulary(teacher: Checkpoint, student: Checkpoint) -> None:
     if ours != theirs:
         differing = len(ours.items() ^ theirs.items())
         raise ModelError(
-            f"student ({len(ours)} pieces) and teacher ({len(theirs)} pieces) differ in {differing} vocabulary entries; "
+            f"student ({len(ours)} pieces) and teacher ({len(theirs)}) differ in {differing} vocabulary entries; "
             "expected one vocabulary, so that both read the same token ids",
             remedy="distil from a teacher with the student's tokenizer, or let 'student:' copy the teacher's layers",
         )
@@ -179,7 +188,9 @@ def same_vocabulary(teacher: Checkpoint, student: Checkpoint) -> None:
 def _vocabulary(checkpoint: Checkpoint) -> dict[str, int]:
     file = checkpoint.path / "tokenizer.json"
     if not file.is_file():
-        raise ModelError(f"{checkpoint.path} holds no tokenizer.json", remedy="save a fast tokenizer beside the weights")
+        raise ModelError(
+            f"{checkpoint.path} holds no tokenizer.json", remedy="save a fast tokenizer beside the weights"
+        )
     vocabulary: dict[str, int] = Tokenizer.from_file(str(file)).get_vocab()
     return vocabulary
 

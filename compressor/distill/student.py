@@ -29,8 +29,7 @@ def copy_layers(teacher: nn.Module, layers: Sequence[int]) -> nn.Module:
 
     adapter = adapter_for(teacher.config)
     check_copyable(adapter)
-    config: Any = copy.deepcopy(teacher.config)
-    setattr(config, adapter.layers_key, len(layers))
+    config = student_config(teacher.config, len(layers))
     student: nn.Module = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager")
     try:
         student.load_state_dict(_renumbered(teacher, adapter, layers))
@@ -40,6 +39,13 @@ def copy_layers(teacher: nn.Module, layers: Sequence[int]) -> nn.Module:
             remedy="distil from a teacher whose layers all have the shape that config.json states",
         ) from error
     return student.eval()
+
+
+def student_config(teacher_config: Any, layers: int) -> Any:
+    """Returns a copy of the teacher's config with another number of (applied) layers."""
+    config = copy.deepcopy(teacher_config)
+    setattr(config, adapter_for(config).layers_key, layers)
+    return config
 
 
 def check_copyable(adapter: FamilyAdapter) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 _LOGITS = "teacher-logits.npy"
 _HIDDEN = "teacher-hidden.npy"
+_BATCH_SIZE = 32
 
 
 def run_model(model: nn.Module, inputs: dict[str, torch.Tensor], states: Sequence[int]) -> Outputs:
@@ -30,11 +32,12 @@ def run_model(model: nn.Module, inputs: dict[str, torch.Tensor], states: Sequenc
 class TeacherOutputs:
     """Logits, always kept; hidden states in float16 where they fit ``cache_mb``, else computed again for each batch.
 
-    Float16 is enough for a target: a state's relative rounding error of 0.05 % is far below the student's distance to it.
+    Float16 is enough for a target: rounding a state by 0.05 % is far less than the student's distance to it.
 
     Args:
         model: the teacher, in evaluation mode.
         data: the training split; token ids must mean the same to teacher and student.
+        needed: positions in it that training will visit; all of them unless it is shorter than an epoch.
         states: numbers of the hidden states that the losses compare.
         width: width of the hidden states.
         scratch: folder for the cached states (they are memory-mapped); reused by a resumed run.
@@ -47,6 +50,7 @@ class TeacherOutputs:
         model: nn.Module,
         data: EncodedSplit,
         *,
+        needed: Sequence[int],
         states: Sequence[int],
         width: int,
         scratch: Path,
@@ -59,7 +63,8 @@ class TeacherOutputs:
         self._width = width
         self._offsets = np.concatenate([[0], np.cumsum(data.lengths)])
         self._scratch = scratch
-        self.hidden_mb = self._offsets[-1] * len(self._states) * width * 2 / 1e6
+        self._needed = tuple(sorted(needed))
+        self.hidden_mb = int(self._offsets[-1]) * len(self._states) * width * 2 / 1e6
         self.caches_hidden = bool(self._states) and self.hidden_mb <= cache_mb
         if self._states and not self.caches_hidden:
             logger.info("hidden states need %.0f MB, more than cache_mb %.0f: recomputed", self.hidden_mb, cache_mb)
@@ -93,15 +98,21 @@ class TeacherOutputs:
         return (self._scratch / _LOGITS).is_file() and (not self.caches_hidden or (self._scratch / _HIDDEN).is_file())
 
     def _fill(self, progress: Progress) -> None:
-        rows: dict[int, np.ndarray] = {}
-        batches = sorted_batches(self._data.lengths, 32)
+        config: Any = self._model.config
+        classes = int(config.num_labels)
+        logits = np.full((len(self._data), classes), np.nan, dtype=np.float32)
+        lengths = self._data.lengths
+        batches = [
+            [self._needed[place] for place in places]
+            for places in sorted_batches([lengths[index] for index in self._needed], _BATCH_SIZE)
+        ]
         with disk_errors(self._scratch / _HIDDEN), torch.no_grad():
             hidden = self._open() if self.caches_hidden else None
             for done, indices in enumerate(batches, start=1):
                 found = run_model(self._model, self._data.inputs(indices), self._states if hidden is not None else ())
-                for row, index in enumerate(indices):
-                    rows[index] = found.logits[row].float().numpy()
-                    if hidden is not None:
+                logits[indices] = found.logits.float().numpy()
+                if hidden is not None:
+                    for row, index in enumerate(indices):
                         start, end = self._offsets[index], self._offsets[index + 1]
                         for column, state in enumerate(self._states):
                             hidden[start:end, column] = found.hidden_states[state][row, : end - start].numpy()
@@ -109,9 +120,11 @@ class TeacherOutputs:
             if hidden is not None:
                 hidden.flush()
             temporary = self._scratch / f".{_LOGITS}.tmp.npy"
-            np.save(temporary, np.stack([rows[index] for index in range(len(rows))]))
+            np.save(temporary, logits)
             temporary.replace(self._scratch / _LOGITS)
 
-    def _open(self) -> np.ndarray:
+    def _open(self) -> np.memmap[Any, Any]:
         shape = (int(self._offsets[-1]), len(self._states), self._width)
-        return np.lib.format.open_memmap(self._scratch / _HIDDEN, mode="w+", dtype=np.float16, shape=shape)
+        file = self._scratch / _HIDDEN
+        states: np.memmap[Any, Any] = np.lib.format.open_memmap(file, mode="w+", dtype=np.float16, shape=shape)
+        return states

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -52,9 +51,10 @@ class Quantize(Stage[QuantizeConfig]):
         Checkpoint.open(context.current.path)
 
     def run(self, context: Context, output: Path) -> dict[str, Any]:
-        """Links the checkpoint's files and writes ``quantization.json``."""
+        """Copies the checkpoint and writes ``quantization.json``."""
         plan = self.config.plan()
-        link_files(context.current.path, output, exclude={MARKER, QUANTIZATION})
+        ignore = shutil.ignore_patterns(MARKER, QUANTIZATION)
+        shutil.copytree(context.current.path, output, ignore=ignore, dirs_exist_ok=True)
         write_json(output / QUANTIZATION, plan.model_dump(mode="json"))
         return {"plan": plan.model_dump(mode="json")}
 
@@ -67,19 +67,3 @@ class Quantize(Stage[QuantizeConfig]):
         before = file_hashes(context.current.path, exclude={MARKER, QUANTIZATION})
         if found != self.config.plan() or file_hashes(output, exclude={MARKER, QUANTIZATION}) != before:
             raise StageError(f"{output} is not the checkpoint it was made from", remedy="report this stage")
-
-
-def link_files(source: Path, target: Path, *, exclude: set[str]) -> None:
-    """Fills ``target`` with hard links to the files of ``source``; copies where the file system has none.
-
-    Finished checkpoints are never edited, so a link is as good as a copy and costs no space.
-    """
-    for file in sorted(source.rglob("*")):
-        if not file.is_file() or file.name in exclude:
-            continue
-        destination = target / file.relative_to(source)
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            os.link(file.resolve(), destination)
-        except OSError:
-            shutil.copy2(file, destination)

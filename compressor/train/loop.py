@@ -32,8 +32,8 @@ def train(
 ) -> Curves:
     """Minimises an objective over a split, in place, and returns the loss curves.
 
-    With the same seed, threads and machine a run repeats exactly; one that was killed goes on from its last checkpoint in
-    ``scratch`` and gives the curve of an unbroken run. Call it inside :func:`compressor.train.runtime.reproducible`.
+    With the same seed, threads and machine a run repeats exactly; one that was killed goes on from its last checkpoint
+    in ``scratch`` and gives the curve of an unbroken run. Call it inside :func:`compressor.train.runtime.reproducible`.
 
     Args:
         objective: owns the model; left on the CPU in evaluation mode.
@@ -53,7 +53,7 @@ def train(
     prepared, optimizer, schedule = accelerator.prepare(objective, optimizer, make_schedule(optimizer, settings, total))
     done, curves = load_state(accelerator, scratch)
     objective.train()
-    for step, indices in _batches(data, settings, seed, start=done, total=total):
+    for step, indices in planned_batches(data, settings, seed, start=done):
         labels = torch.tensor([data.labels[index] for index in indices])
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=settings.bf16):
             losses: dict[str, torch.Tensor] = prepared(data.inputs(indices), labels, indices)
@@ -67,7 +67,7 @@ def train(
         if broken is not None:
             save_state(accelerator, scratch, step=step, curves=curves)
             raise StageError(
-                f"the {broken} is not finite at step {step + 1} of {total}; the weights of step {step} are in {scratch}",
+                f"the {broken} is not finite at step {step + 1} of {total}; the last good weights are in {scratch}",
                 remedy="lower lr, raise warmup_ratio, or set bf16: false",
             )
         optimizer.step()
@@ -82,10 +82,11 @@ def train(
     return curves
 
 
-def _batches(
-    data: EncodedSplit, settings: TrainSettings, seed: int, *, start: int, total: int
+def planned_batches(
+    data: EncodedSplit, settings: TrainSettings, seed: int, *, start: int = 0
 ) -> Iterator[tuple[int, list[int]]]:
-    step, epoch = 0, 0
+    """Yields (step, positions in ``data``) of every step from ``start`` on: what a run will visit, in order."""
+    step, epoch, total = 0, 0, settings.total_steps(len(data))
     while step < total:
         for indices in shuffled_batches(data.lengths, settings.batch_size, seed=seed, epoch=epoch):
             if start <= step < total:

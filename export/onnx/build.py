@@ -12,7 +12,7 @@ from torch import nn
 from compressor.core.errors import StageError
 from export.backend import ConversionSpec
 from export.onnx import files
-from export.onnx.passes import clean
+from export.onnx.passes import ModulePathsPass, clean
 from export.onnx.tracing import TraceOptions, trace
 
 _MAX_GROWTH = 1.1
@@ -38,6 +38,7 @@ def build(
         trace(model, spec, raw, options)
         graph = files.load(raw)
         clean(graph)
+        ModulePathsPass([name for name, _ in model.named_modules()])(graph)
         graph.metadata_props.update(metadata or {})
         batch = "batch" if options.dynamic_batch else 1
         graph.graph.outputs[0].shape = ir.Shape([batch, spec.num_labels])

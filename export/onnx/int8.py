@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import onnx_ir as ir
@@ -16,6 +13,7 @@ from compressor.quantize.plan import QuantizationPlan
 from export.onnx import files
 from export.onnx.passes import GemmToMatMulPass, deduplicate
 from export.onnx.policy import check_patterns, module_path, weight_nodes
+from export.onnx.quiet import errors_only
 
 _OPERATORS = frozenset({"MatMul", "Gather"})
 
@@ -45,7 +43,7 @@ def quantize_dynamic(model: ir.Model, plan: QuantizationPlan) -> ir.Model:
             "the policy leaves no module to quantise; expected at least one rule with precision int8 that matches",
             remedy="change the policy, or ask for another precision",
         )
-    with tempfile.TemporaryDirectory() as name, _quiet():
+    with tempfile.TemporaryDirectory() as name, errors_only(None):
         source, target = Path(name) / "fp32.onnx", Path(name) / "int8.onnx"
         files.save(model, source)
         large = len(files.model_files(source)) > 1
@@ -64,15 +62,3 @@ def quantize_dynamic(model: ir.Model, plan: QuantizationPlan) -> ir.Model:
     deduplicate()(quantized)
     common.RemoveUnusedOpsetsPass()(quantized)
     return quantized
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """The quantiser advises its own preprocessing on the root logger; this graph has had ours."""
-    logger = logging.getLogger()
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +12,7 @@ from torch import nn
 from compressor.text import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
 from export.backend import ConversionSpec
 from export.onnx.passes.finite_masks import MASK_FILL
+from export.onnx.quiet import errors_only
 
 OUTPUT = "logits"
 WRAPPED = "model"
@@ -73,7 +71,8 @@ def trace(model: nn.Module, spec: ConversionSpec, output: Path, options: TraceOp
     dynamic: dict[str, dict[int, str]] = {name: dict(axes) for name in names}
     if options.dynamic_batch:
         dynamic[OUTPUT] = {0: "batch"}
-    with _quiet(), torch.no_grad():
+    with errors_only("torch.onnx"), warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # one for every shape that Python reads; the parity check covers them
         torch.onnx.export(
             TracedClassifier(model, spec).eval(),
             example,
@@ -84,17 +83,3 @@ def trace(model: nn.Module, spec: ConversionSpec, output: Path, options: TraceOp
             output_names=[OUTPUT],
             dynamic_axes=dynamic,
         )
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silences the exporter: it warns of every shape that Python reads while tracing, which the parity check covers."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logger.setLevel(level)

@@ -36,6 +36,10 @@ class TensorRTBackend:
     model_file = files.MODEL_FILE
     dynamic_lengths = False
 
+    def offers(self, precision: Precision) -> bool:
+        """Returns whether a graph of this precision builds: INT8 needs calibrated ranges, which are not made here."""
+        return precision in ("fp32", "fp16")
+
     def require(self) -> None:
         """Raises MissingExtraError when ONNX or ONNX Runtime is missing; TensorRT is needed on the device only."""
         for module in ("onnx", "onnxruntime", "onnxscript", "onnx_ir", "jinja2"):

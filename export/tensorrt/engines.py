@@ -14,6 +14,7 @@ from compressor.core.folders import write_json
 from export.onnx.inspection import statistics
 from export.tensorrt.device.build_engine import BuildError, Profile, build_folder, build_plan
 from export.tensorrt.layers import BuiltLayer, built_layers, gemms_not_in
+from export.tensorrt.profiles import whole_range
 
 RTX_PLAN = "model.rtx.plan"
 RTX_LAYERS = "rtx_layers.json"
@@ -26,7 +27,9 @@ def build_rtx_plan(model: Path, profiles: Sequence[Profile], precision: Precisio
     """Compiles ``model.rtx.plan`` beside an ONNX file with TensorRT-RTX, for every GPU generation that it knows.
 
     It needs neither a GPU nor a driver. Such a plan runs under TensorRT-RTX only, not on a Jetson; there it is a proof
-    that the graph converts and that its GEMMs are built in the type the graph states.
+    that the graph converts and that its GEMMs are built in the type the graph states. One profile covers all lengths:
+    TensorRT-RTX specialises its kernels for the shape at run time, and every further profile would add its own copy of
+    the generated code to the plan.
 
     Returns:
         Facts for the manifest; ``{"rtx_plan": "not built: …"}`` where the package is absent.
@@ -36,19 +39,23 @@ def build_rtx_plan(model: Path, profiles: Sequence[Profile], precision: Precisio
     """
     if find_spec("tensorrt_rtx") is None:
         return {"rtx_plan": "not built: the package 'tensorrt-rtx-cu12' is not installed (extra 'rtx')"}
+    if precision != "fp16":
+        return {"rtx_plan": "not built: TensorRT-RTX has no FP32 GEMM on the oldest GPU it targets (SM75)"}
     import tensorrt_rtx as trt
 
     targets = sorted(set(trt.ComputeCapability.__members__) - _NOT_TARGETS)
+    profile = whole_range(profiles)
     try:
-        plan = build_plan(trt, model, profiles, half=precision == "fp16", compute_capabilities=targets)
+        plan = build_plan(trt, model, [profile], half=True, compute_capabilities=targets)
     except BuildError as error:
         raise StageError(str(error), remedy="report this model, or leave the extra 'rtx' out") from error
     layers = built_layers(plan.log)
-    check_layers(layers, model, precision)
+    check_layers(layers, model)
     (model.parent / RTX_PLAN).write_bytes(plan.data)
     facts: dict[str, object] = {
         "tensorrt_rtx": str(trt.__version__),
         "targets": targets,
+        "profile": list(profile),
         "gemm_types": _count(layers),
         "size_bytes": len(plan.data),
     }
@@ -56,18 +63,17 @@ def build_rtx_plan(model: Path, profiles: Sequence[Profile], precision: Precisio
     return {"rtx_plan": RTX_PLAN, **facts}
 
 
-def check_layers(layers: Sequence[BuiltLayer], model: Path, precision: Precision) -> None:
-    """Proves that a built engine computes in the precision that was asked for.
+def check_layers(layers: Sequence[BuiltLayer], model: Path) -> None:
+    """Proves that an FP16 engine multiplies in half precision.
 
     Raises:
-        StageError: the builder listed no GEMM layer; or FP16 was asked for, the graph holds it everywhere, and a GEMM
-            layer is not Half.
+        StageError: the builder listed no GEMM layer; or the graph's GEMMs are all FP16 and one of the engine's is not.
     """
     if not any(layer.is_gemm for layer in layers):
         raise StageError(
             "the engine's layers cannot be read from the build log", remedy="report the version of TensorRT"
         )
-    if precision != "fp16" or statistics(model, "tensorrt").gemm_types.get("fp32", 0):
+    if statistics(model, "tensorrt").gemm_types.get("fp32", 0):
         return
     wrong = gemms_not_in(layers, "Half")
     if wrong:

@@ -21,6 +21,12 @@ def profiles_for(lengths: Sequence[int]) -> tuple[Profile, ...]:
     return tuple(Profile(start, length, length) for start, length in zip(starts, ordered, strict=True))
 
 
+def whole_range(profiles: Sequence[Profile]) -> Profile:
+    """Returns one profile over all lengths, tuned for the middle bucket."""
+    ordered = sorted(profiles)
+    return Profile(ordered[0].min_tokens, ordered[len(ordered) // 2].opt_tokens, ordered[-1].max_tokens)
+
+
 def to_text(profiles: Sequence[Profile]) -> str:
     """Returns ``1:16:16,17:32:32``."""
     return ",".join(":".join(map(str, profile)) for profile in profiles)

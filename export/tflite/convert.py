@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,23 +11,15 @@ from torch import nn
 from compressor.core.errors import ModelError
 from export.backend import ConversionSpec
 from export.tflite.compact import compact
-from export.tflite.flatbuffer import read
+from export.tflite.flatbuffer import parse
 from export.tflite.modules import find_modules
 from export.tflite.quiet import quiet_native
-from export.tflite.wrapper import FixedLengthClassifier, sample_inputs
-
-_KEY = re.compile(r"seq_(\d+)")
+from export.tflite.wrapper import FixedLengthClassifier, sample_inputs, unfolded_norms
 
 
 def signature_key(length: int) -> str:
     """Returns the name of the entry point of one length."""
     return f"seq_{length}"
-
-
-def length_of_key(key: str) -> int | None:
-    """Returns the length an entry point is named for, or None where it has another name."""
-    match = _KEY.fullmatch(key)
-    return int(match[1]) if match else None
 
 
 def convert_model(model: nn.Module, spec: ConversionSpec) -> bytes:
@@ -44,23 +35,19 @@ def convert_model(model: nn.Module, spec: ConversionSpec) -> bytes:
     Raises:
         ModelError: litert-torch cannot convert the model.
     """
-    with quiet_native(), TemporaryDirectory(prefix="compressor-tflite-") as scratch:
-        named = Path(scratch, "named.tflite")
-        try:
-            _export(FixedLengthClassifier(model, spec).eval(), spec, named)
-        except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
-            first_line = next(iter(str(error).splitlines()), type(error).__name__)
-            raise ModelError(
-                f"litert-torch could not convert this {spec.model_type} model: {first_line}",
-                remedy="run again with --debug for the whole message; check that PyTorch itself runs the model",
-            ) from error
-        converted = read(named)
+    converted = parse(trace(model, spec))
     return compact(converted, find_modules(converted, model))
 
 
-def _export(wrapper: nn.Module, spec: ConversionSpec, output: Path) -> None:
+def trace(model: nn.Module, spec: ConversionSpec) -> bytes:
+    """Returns litert-torch's own file for ``model``, before any step of ours.
+
+    Raises:
+        ModelError: litert-torch cannot convert the model.
+    """
     import litert_torch
 
+    wrapper = FixedLengthClassifier(model, spec).eval()
     frozen = [parameter for parameter in wrapper.parameters() if parameter.requires_grad]
     converter = litert_torch
     for length in spec.lengths:
@@ -69,8 +56,17 @@ def _export(wrapper: nn.Module, spec: ConversionSpec, output: Path) -> None:
         # A tracer records far less for parameters that want no gradient.
         for parameter in frozen:
             parameter.requires_grad_(False)
-        with torch.no_grad():
-            converter.convert().export(str(output))
+        with TemporaryDirectory(prefix="compressor-tflite-") as scratch:
+            file = Path(scratch, "traced.tflite")
+            with quiet_native(), torch.no_grad(), unfolded_norms(model):
+                converter.convert().export(str(file))
+            return file.read_bytes()
+    except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
+        first_line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ModelError(
+            f"litert-torch could not convert this {spec.model_type} model: {first_line}",
+            remedy="run again with --debug for the whole message; check that PyTorch itself runs the model",
+        ) from error
     finally:
         for parameter in frozen:
             parameter.requires_grad_(True)

@@ -55,7 +55,7 @@ def store_half(model: Any, uses: Iterable[tuple[WeightUse, str]]) -> None:
 def _to_half(data: np.ndarray, path: str) -> np.ndarray:
     wide = np.frombuffer(data.tobytes(), dtype=np.float32)
     largest = float(np.abs(wide).max())
-    if not largest <= np.finfo(np.float16).max:
+    if not largest <= float(np.finfo(np.float16).max):
         raise UsageError(
             f"a weight of '{path or 'the model'}' is {largest:g}; half precision ends at 65504",
             remedy=f"keep that module in fp32: policy: [{{pattern: '{path or '*'}', precision: fp32}}]",

@@ -1,8 +1,8 @@
 """Which module of the PyTorch model each stored weight belongs to, kept in the file itself.
 
 A quantisation policy speaks of module paths (``bert.encoder.layer.0.output.dense``); a TFLite file knows buffers. The
-converter's tensor names still say where an operator came from, so the paths are worked out once, right after
-conversion, and stored as a small metadata entry. The names can then go.
+paths are worked out once, right after conversion, and stored as a small metadata entry, so that everything later (a
+lower precision, a look into the file) needs nothing but the file.
 """
 
 from __future__ import annotations
@@ -18,10 +18,15 @@ from torch import nn
 
 from compressor.core.errors import ArtifactError
 from compressor.core.hashing import sha256_bytes
-from export.tflite.flatbuffer import WeightUse, shape_of, text, weight_uses
+from export.tflite.flatbuffer import shape_of, weight_uses
 
 ENTRY = b"compressor.modules"
 """Name of the metadata entry: zlib-compressed JSON ``{"modules": [path], "weights": {buffer: index into modules}}``."""
+
+_CORNER = 32
+"""Rows and columns that are compared: enough to tell any two trained or random matrices apart."""
+_TOLERANCE = 1e-4
+"""Of the logarithm of a ratio; float32 rounding gives 1e-7, unrelated matrices about 1."""
 
 
 @dataclass(frozen=True)
@@ -35,29 +40,39 @@ class ModuleMap:
 
 
 def find_modules(converted: Any, model: nn.Module) -> ModuleMap:
-    """Returns the module map of a freshly converted file whose tensors still have the converter's names.
+    """Returns the module map of a freshly converted file.
 
-    Most weights are stored as they were and are recognised by their bytes. The converter folds some (a factor that
-    follows a linear layer is multiplied into it); those are placed by name: litert-torch names a tensor
-    ``pkg.ClassA_outer/pkg.ClassB_inner;`` after the modules being called, and joins the names of operators it merges.
+    Weights are recognised by their values, for the converter joins the names of operators it merges until they no
+    longer tell a query from a value. Most matrices are stored as they were. Into some it multiplies a vector that comes
+    before (the scale of a LayerNorm: one factor per column) or after (NoNorm, ``1 / sqrt(d)``: one per row); they are
+    recognised by the ratio to the original, which is then a product of a row's and a column's factor.
 
     Args:
         converted: the ``ModelT``.
-        model: the PyTorch model, as the wrapper's direct child.
+        model: the PyTorch model.
+
+    Returns:
+        The map; a weight that is neither (a constant computed from several parameters) has no entry.
     """
     owners = {path: module for path, module in model.named_modules() if _own_parameters(module)}
-    by_content = {
-        sha256_bytes(parameter.detach().numpy().tobytes()): path
-        for path, module in reversed(owners.items())
+    matrices = {
+        path: parameter.detach().numpy()
+        for path, module in owners.items()
         for parameter in module.parameters(recurse=False)
-        if parameter.dim() >= 2
+        if parameter.dim() == 2
     }
-    uses = {use.buffer: use for use in weight_uses(converted)}
-    digests = {buffer: sha256_bytes(converted.buffers[buffer].data.tobytes()) for buffer in uses}
-    weights = {buffer: by_content[digest] for buffer, digest in digests.items() if digest in by_content}
-    called = {_called_path(model, path): path for path, _ in model.named_modules()}
-    for buffer in uses.keys() - weights.keys():
-        path = _path_by_name(converted, uses[buffer], called, owners, taken=frozenset(weights.values()))
+    exact = {sha256_bytes(matrix.tobytes()): path for path, matrix in reversed(matrices.items())}
+    weights: dict[int, str] = {}
+    folded: dict[int, np.ndarray] = {}
+    for buffer, use in {use.buffer: use for use in weight_uses(converted)}.items():
+        content = converted.buffers[buffer].data.tobytes()
+        path = exact.get(sha256_bytes(content))
+        if path is not None:
+            weights[buffer] = path
+        else:
+            folded[buffer] = np.frombuffer(content, dtype=np.float32).reshape(shape_of(use.tensor))
+    for buffer, matrix in folded.items():
+        path = next((path for path, original in matrices.items() if _is_scaled(matrix, original)), None)
         if path is not None:
             weights[buffer] = path
     return ModuleMap(tuple(owners), weights)
@@ -95,46 +110,24 @@ def load_modules(converted: Any) -> ModuleMap:
     )
 
 
-def _path_by_name(
-    converted: Any,
-    use: WeightUse,
-    called: Mapping[tuple[str, ...], str],
-    owners: Mapping[str, nn.Module],
-    *,
-    taken: frozenset[str],
-) -> str | None:
-    """Returns the path that the names around one weight point to; a joined name ends with the operator's own."""
-    tensors = converted.subgraphs[use.subgraph].tensors
-    names = [text(use.tensor.name), *(text(tensors[int(index)].name) for index in use.operator.outputs)]
-    parts = [part for name in names for part in reversed(name.split(";"))]
-    candidates = [path for part in parts if (path := called.get(_attributes(part))) is not None]
-    for path in candidates:
-        if path not in taken and path in owners and _may_hold(owners[path], shape_of(use.tensor)):
-            return path
-    return max(candidates, key=len, default=None)
-
-
-def _attributes(name: str) -> tuple[str, ...]:
-    """Returns the attribute names in ``pkg.Wrapper/pkg.Model_model/pkg.Linear_dense`` below the wrapped model."""
-    parts = (part.rpartition(".")[2].partition("_")[2] for part in name.split("/"))
-    return tuple(parts)[2:]
-
-
-def _called_path(model: nn.Module, path: str) -> tuple[str, ...]:
-    """Returns the components of ``path`` that are modules one calls: all but the lists."""
-    kept = []
-    module = model
-    for component in path.split(".") if path else ():
-        module = module.get_submodule(component)
-        if not isinstance(module, nn.ModuleList):
-            kept.append(component)
-    return tuple(kept)
-
-
 def _own_parameters(module: nn.Module) -> bool:
     return any(True for _ in module.parameters(recurse=False))
 
 
-def _may_hold(module: nn.Module, shape: tuple[int, ...]) -> bool:
-    """Returns whether a weight of this size is one of the module's parameters."""
-    return any(parameter.numel() == np.prod(shape) for parameter in module.parameters(recurse=False))
+def _is_scaled(matrix: np.ndarray, original: np.ndarray) -> bool:
+    """Returns whether ``matrix[i, j] = row[i] * column[j] * original[i, j]``, judged on a corner of both."""
+    if matrix.shape != original.shape:
+        return matrix.ndim == 2 and matrix.T.shape == original.shape and _is_scaled_block(matrix.T, original)
+    return _is_scaled_block(matrix, original) or (
+        matrix.shape == matrix.T.shape and _is_scaled_block(matrix.T, original)
+    )
+
+
+def _is_scaled_block(matrix: np.ndarray, original: np.ndarray) -> bool:
+    block, reference = (values[:_CORNER, :_CORNER].astype(np.float64) for values in (matrix, original))
+    both = (block != 0) & (reference != 0)
+    ratio = np.full(block.shape, np.nan)
+    np.log(np.abs(np.divide(block, reference, out=ratio.copy(), where=both)), out=ratio, where=both)
+    cross = ratio - ratio[:1] - ratio[:, :1] + ratio[:1, :1]
+    known = cross[1:, 1:][np.isfinite(cross[1:, 1:])]
+    return known.size > 0 and float(np.median(np.abs(known))) < _TOLERANCE

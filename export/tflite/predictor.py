@@ -11,6 +11,7 @@ import numpy as np
 from compressor.core.artifact import IOSpec, Signature
 from compressor.core.errors import ArtifactError
 from compressor.text import CANONICAL_INPUTS, Batch
+from export.tflite.quiet import quiet_native
 
 
 class TFLitePredictor:
@@ -30,8 +31,9 @@ class TFLitePredictor:
 
         self.runtime = f"ai-edge-litert {version('ai-edge-litert')}"
         try:
-            self._interpreter = Interpreter(model_path=str(model), num_threads=threads)
-            self._interpreter.get_signature_list()
+            with quiet_native():
+                self._interpreter = Interpreter(model_path=str(model), num_threads=threads)
+                self._interpreter.get_signature_list()
         except (ValueError, RuntimeError) as error:
             raise ArtifactError(f"{self.runtime} refuses {model}: {error}", remedy="convert it again") from error
         self._signatures = {signature.length: signature for signature in io.signatures}
@@ -72,7 +74,8 @@ class TFLitePredictor:
 
     def _runner(self, width: int, signature: Signature) -> Any:
         if width not in self._runners:
-            self._runners[width] = self._interpreter.get_signature_runner(signature.key)
+            with quiet_native():
+                self._runners[width] = self._interpreter.get_signature_runner(signature.key)
         return self._runners[width]
 
     @staticmethod

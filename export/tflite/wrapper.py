@@ -8,7 +8,8 @@ multiplication; exp(-100) is far below what float32 can add to a softmax's sum.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -88,6 +89,28 @@ class FixedLengthClassifier(nn.Module):
         with _FiniteFill():
             output = self.model(**{INPUT_IDS: input_ids}, **arguments)
         return {LOGITS: output.logits.to(torch.float32)}
+
+
+@contextmanager
+def unfolded_norms(model: nn.Module) -> Iterator[None]:
+    """Keeps the converter from multiplying the scale of a norm into the linear layers that follow it.
+
+    It saves no operator, for the norm's own output is needed for the residual; but it gives a layer that is applied
+    several times (ALBERT) a copy of its weights for every norm it follows, and it hands the norm's outlying channels
+    to the quantiser. While the block runs, the input of every linear layer passes a barrier that the converter drops.
+    """
+    from litert_torch.backend.optimization_barrier import optimization_barrier
+
+    def guard(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        # The operator's lowering yields no sequence for a single tensor, so it goes through twice.
+        return (optimization_barrier(inputs[0], inputs[0])[0], *inputs[1:])
+
+    handles = [m.register_forward_pre_hook(guard) for m in model.modules() if isinstance(m, nn.Linear)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def sample_inputs(spec: ConversionSpec, length: int) -> dict[str, torch.Tensor]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from compressor.core.device import DeviceProfile
-from compressor.core.errors import DeviceError, IllegalOnDeviceError
+from compressor.core.errors import DeviceError, IllegalOnDeviceError, UsageError
 from devices.legality import check_legal, legality
 from devices.profiles import load_profile, parse_device, profile_names
 from devices.targets import target_for
@@ -51,11 +51,11 @@ def test_addresses(text: str, transport: str, where: str, name: str) -> None:
         ("snapdragon-865@adb", "adb:R5CT1234"),
     ],
 )
-def test_what_cannot_be_parsed_is_a_device_error(text: str, said: str) -> None:
-    with pytest.raises(DeviceError) as caught:
+def test_what_cannot_be_parsed_is_wrong_use(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
         parse_device(text)
     assert said in str(caught.value)
-    assert caught.value.exit_code == 4
+    assert caught.value.exit_code == 2
 
 
 @pytest.mark.parametrize("text", ["snapdragon-865@adb:X", "jetson-orin-nano@ssh:me@box", "mobile-cpu"])

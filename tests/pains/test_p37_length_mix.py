@@ -1,4 +1,4 @@
-"""P37: speed-ups published at a fixed padded length say nothing about short texts; the user's own length mix decides."""
+"""P37: speed-ups published at one padded length say nothing about short texts; the user's own length mix decides."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Hidden states: the student's inner representation follows the teacher's (TinyBERT, Jiao et al. 2020, equations 8 and 9)."""
+"""Hidden states: the student's inner representation follows the teacher's (Jiao et al. 2020, equations 8 and 9)."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 import torch
-from pydantic import BeforeValidator
 from torch import nn
 
 from compressor.distill.layer_map import LayerMap, resolve_map
@@ -26,15 +25,11 @@ def hidden_loss(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor
     return (student[real].float() - teacher[real].float()).square().mean()
 
 
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 class HiddenLoss(LossSettings):
     """Settings of the loss ``hidden``: the embeddings' output and the output of every student layer."""
 
     name: Literal["hidden"] = "hidden"
-    map: Annotated[LayerMap, BeforeValidator(_as_tuple)] = "uniform"
+    map: LayerMap = "uniform"
     """The teacher layer that each student layer follows."""
 
     def state_pairs(self, student: Shape, teacher: Shape) -> tuple[tuple[int, int], ...]:

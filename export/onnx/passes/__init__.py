@@ -9,7 +9,9 @@ from onnx_ir.passes import common
 from compressor.core.errors import StageError
 from export.onnx.passes.finite_masks import FiniteMasksPass
 from export.onnx.passes.gemm_to_matmul import GemmToMatMulPass
+from export.onnx.passes.module_paths import ModulePathsPass
 from export.onnx.passes.transposed_weights import TransposedWeightsPass
+from export.onnx.quiet import errors_only
 
 _ANY_SIZE = 1 << 62
 _FOLD_INPUT_BYTES = 64 * 1024
@@ -23,7 +25,8 @@ def clean(model: ir.Model) -> None:
         StageError: an operator outside the standard set remains.
     """
     common.IdentityEliminationPass()(model)
-    optimizer.fold_constants_ir(model, input_size_limit=_FOLD_INPUT_BYTES, onnx_shape_inference=True)
+    with errors_only("onnxscript"):
+        optimizer.fold_constants_ir(model, input_size_limit=_FOLD_INPUT_BYTES, onnx_shape_inference=True)
     ir.passes.Sequential(
         common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
         common.IdentityEliminationPass(),
@@ -51,4 +54,4 @@ def _standard_only(model: ir.Model) -> None:
         raise StageError(f"the graph uses operators outside ai.onnx: {', '.join(foreign)}", remedy="report this model")
 
 
-__all__ = ["FiniteMasksPass", "GemmToMatMulPass", "TransposedWeightsPass", "clean", "deduplicate"]
+__all__ = ["FiniteMasksPass", "GemmToMatMulPass", "ModulePathsPass", "TransposedWeightsPass", "clean", "deduplicate"]

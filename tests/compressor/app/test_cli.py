@@ -65,7 +65,10 @@ def test_convert_keeps_an_older_artifact_when_the_new_one_fails(checkpoint_of, o
                  sentences_file, "-o", onnx_artifact)  # fmt: skip
     failed(result, 2, "expected numbers from 3 to 64")
     assert (onnx_artifact / "manifest.json").read_bytes() == before
-    assert [path.name for path in onnx_artifact.parent.iterdir() if path.name.startswith(".")] in ([], [".compressor.json"])
+    assert [path.name for path in onnx_artifact.parent.iterdir() if path.name.startswith(".")] in (
+        [],
+        [".compressor.json"],
+    )
 
 
 @pytest.mark.parametrize(

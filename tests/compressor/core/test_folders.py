@@ -32,7 +32,11 @@ def test_a_block_that_fails_leaves_the_old_folder_as_it_was(tmp_path, error):
 
 
 @pytest.mark.parametrize(
-    "full", [OSError(errno.ENOSPC, "No space left on device"), RuntimeError("I/O error: No space left on device (os error 28)")]
+    "full",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        RuntimeError("I/O error: No space left on device (os error 28)"),
+    ],
 )
 def test_a_full_disk_is_told_and_the_old_folder_stays(tmp_path, full):
     with new_folder(tmp_path / "out", "artifact") as folder:

@@ -1,0 +1,133 @@
+"""What a report holds: plain values, gathered by whoever ran the road."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from compressor.core.artifact import Format, Precision
+from compressor.core.schema import Record
+from compressor.core.verdict import Check, Outcome
+
+
+class StageRow(Record):
+    """One stage of the recipe. Figures are those of the checkpoint after it; None where it makes none."""
+
+    id: str
+    stage: str
+    status: Literal["ran", "cached"]
+    seconds: float
+    parameters: int | None = None
+    size_mb: float | None = None
+    metric: float | None = None
+    """A fraction."""
+    note: str = ""
+    curves: dict[str, tuple[float, ...]] = Field(default_factory=dict)
+    """Loss by step, one curve a loss."""
+    facts: dict[str, Any] = Field(default_factory=dict)
+    """Whatever else the stage reported."""
+
+
+class LatencyRow(Record):
+    """The times of one subject in milliseconds per sentence; None where it was not measured."""
+
+    name: str
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+    total_p95_ms: float | None = None
+    """Tokenisation included."""
+    by_length: dict[int, float] = Field(default_factory=dict)
+    """Length to p50."""
+
+
+class BaselineRow(LatencyRow):
+    """What the artifacts are compared with, e.g. the teacher in PyTorch padded to 128 tokens."""
+
+    runtime: str
+    size_mb: float | None = None
+    accuracy: float | None = None
+
+
+class ArtifactRow(LatencyRow):
+    """One artifact."""
+
+    format: Format
+    precision: Precision
+    """As found in the file."""
+    compute_precision: str
+    size_mb: float
+    accuracy: float | None = None
+    drop_points: float | None = None
+    parity_max_error: float | None = None
+    """Largest difference of a logit from PyTorch's, relative to the spread of the logits."""
+    label_agreement: float | None = None
+    """Fraction of sentences with PyTorch's label."""
+    status: str = "ok"
+    note: str = ""
+
+
+class ReportData(Record):
+    """Everything a report says."""
+
+    schema_version: Literal[1] = 1
+    title: str
+    created: str
+    """When, in ISO 8601."""
+    recipe: str = ""
+    metric_name: str = "accuracy"
+    device: str = "host@local"
+    threads: int = 1
+    runs: int = 0
+    """Timed runs of each subject."""
+    stages: tuple[StageRow, ...] = ()
+    baselines: tuple[BaselineRow, ...] = ()
+    artifacts: tuple[ArtifactRow, ...] = ()
+    verdict: Outcome | None = None
+    checks: tuple[Check, ...] = ()
+    machine: dict[str, str] = Field(default_factory=dict)
+    versions: dict[str, str] = Field(default_factory=dict)
+    not_run: tuple[str, ...] = ("phones", "Jetsons")
+    """Kinds of device that artifacts were made for and nothing was run on."""
+    notes: tuple[str, ...] = ()
+
+
+class Headline(Record):
+    """The best artifact beside the first baseline."""
+
+    artifact: str
+    baseline: str
+    speed_up: float
+    smaller: float | None
+    points: float | None
+    """Percentage points of accuracy gained (negative: lost)."""
+
+
+def headline(data: ReportData) -> Headline | None:
+    """Compares the fastest measured artifact that was not rejected with the first measured baseline."""
+    baseline = next((row for row in data.baselines if row.p50_ms), None)
+    usable = [row for row in data.artifacts if row.p50_ms and row.status not in ("rejected", "over_budget", "failed")]
+    if baseline is None or not usable:
+        return None
+    best = min(usable, key=lambda row: row.p50_ms or 0.0)
+    points = None
+    if best.accuracy is not None and baseline.accuracy is not None:
+        points = 100 * (best.accuracy - baseline.accuracy)
+    return Headline(
+        artifact=best.name,
+        baseline=baseline.name,
+        speed_up=(baseline.p50_ms or 0.0) / (best.p50_ms or 1.0),
+        smaller=baseline.size_mb / best.size_mb if baseline.size_mb else None,
+        points=points,
+    )
+
+
+def caveats(data: ReportData) -> tuple[str, ...]:
+    """Returns what has to be said beside the numbers, whoever reads them."""
+    lines = [
+        f"Times were measured on {data.device} with {data.threads} thread{'s' if data.threads != 1 else ''}, per "
+        "sentence at its own length. They hold for this machine only and are no estimate of a phone's or a Jetson's."
+    ]
+    if data.not_run:
+        lines.append(f"Not run on hardware: {', '.join(data.not_run)}.")
+    return (*lines, *data.notes)

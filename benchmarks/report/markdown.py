@@ -1,0 +1,123 @@
+"""The report as Markdown, for a terminal, a pull request or a README."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.report.data import ReportData, caveats, headline
+from benchmarks.report.text import count, drop, duration, number, outcome, percent, points, small
+
+
+def report_markdown(data: ReportData) -> str:
+    """Returns the whole report."""
+    lines = [f"# {data.title}", ""]
+    if data.verdict is not None:
+        lines += [f"Verdict: **{outcome(data.verdict)}**", ""]
+    if (best := headline(data)) is not None:
+        smaller = "" if best.smaller is None else f", {number(best.smaller)} times smaller"
+        change = "" if best.points is None else f", {points(best.points)} points of {data.metric_name}"
+        lines += [
+            f"`{best.artifact}` against `{best.baseline}`: {number(best.speed_up)} times faster{smaller}{change}.",
+            "",
+        ]
+    lines += [f"> {line}" if number_ == 0 else f">\n> {line}" for number_, line in enumerate(caveats(data))]
+    lines += ["", "## Artifacts", "", *_artifacts(data)]
+    if any(row.by_length for row in (*data.baselines, *data.artifacts)):
+        lines += ["", "## Median time by length", "", *_lengths(data)]
+    if data.checks:
+        lines += ["", "## Budget", "", *_checks(data)]
+    if data.stages:
+        lines += ["", "## Stages", "", *_stages(data)]
+    lines += ["", "## Machine and versions", ""]
+    lines += [f"- {name}: {value}" for name, value in (*data.machine.items(), *data.versions.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _artifacts(data: ReportData) -> list[str]:
+    rows = [
+        [row.name, row.runtime, "", number(row.size_mb), percent(row.accuracy), "", "", "", *_times(row), "baseline"]
+        for row in data.baselines
+    ]
+    rows += [
+        [
+            row.name,
+            row.precision,
+            row.compute_precision,
+            number(row.size_mb),
+            percent(row.accuracy),
+            drop(row.drop_points),
+            small(row.parity_max_error),
+            percent(row.label_agreement),
+            *_times(row),
+            outcome(row.status),
+        ]
+        for row in data.artifacts
+    ]
+    head = [
+        "name",
+        "precision",
+        "computes in",
+        "MB",
+        data.metric_name,
+        "drop",
+        "parity",
+        "same label",
+        "p50 ms",
+        "p95 ms",
+    ]
+    return _table([*head, "p95 ms with tokenisation", "status"], rows, left={0, 1, 2, 11})
+
+
+def _times(row: object) -> list[str]:
+    return [number(getattr(row, name)) for name in ("p50_ms", "p95_ms", "total_p95_ms")]
+
+
+def _lengths(data: ReportData) -> list[str]:
+    subjects = [row for row in (*data.baselines, *data.artifacts) if row.by_length]
+    lengths = sorted({length for row in subjects for length in row.by_length})
+    rows = [[row.name, *(number(row.by_length.get(length)) for length in lengths)] for row in subjects]
+    return _table(["ms", *(f"{length} tokens" for length in lengths)], rows, left={0})
+
+
+def _checks(data: ReportData) -> list[str]:
+    rows = [
+        [
+            check.artifact,
+            check.device,
+            f"`{check.name}`",
+            f"{check.budget:g}",
+            number(check.value),
+            str(check.runs) if check.runs else "-",
+            outcome(check.verdict),
+            check.detail,
+        ]
+        for check in data.checks
+    ]
+    return _table(
+        ["artifact", "device", "limit", "budget", "found", "runs", "verdict", "why"], rows, left={0, 1, 2, 6, 7}
+    )
+
+
+def _stages(data: ReportData) -> list[str]:
+    rows = [
+        [
+            row.id,
+            row.stage,
+            row.status,
+            duration(row.seconds),
+            count(row.parameters),
+            number(row.size_mb),
+            percent(row.metric),
+            row.note,
+        ]
+        for row in data.stages
+    ]
+    return _table(
+        ["id", "stage", "status", "time", "parameters", "MB", data.metric_name, "note"], rows, left={0, 1, 2, 7}
+    )
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: set[int]) -> list[str]:
+    rule = "|".join("---" if column in left else "---:" for column in range(len(head)))
+    body = ["| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in row) + " |" for row in rows]
+    return ["| " + " | ".join(head) + " |", f"|{rule}|", *body]

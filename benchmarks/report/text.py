@@ -1,0 +1,54 @@
+"""How a figure is written, the same in Markdown and HTML."""
+
+from __future__ import annotations
+
+NONE = "-"
+
+
+def number(value: float | None, unit: str = "") -> str:
+    """Returns three significant digits, never in scientific notation."""
+    if value is None:
+        return NONE
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    return f"{value:,.{digits}f}{unit}"
+
+
+def percent(value: float | None) -> str:
+    """Returns a fraction as a percentage with one decimal."""
+    return NONE if value is None else f"{100 * value:.1f} %"
+
+
+def points(value: float | None) -> str:
+    """Returns percentage points with a sign."""
+    return NONE if value is None else "0.0" if abs(value) < 0.05 else f"{value:+.1f}"
+
+
+def drop(value: float | None) -> str:
+    """Returns a drop in percentage points; a gain is a negative drop."""
+    return NONE if value is None else "0.0" if abs(value) < 0.05 else f"{value:.1f}"
+
+
+def small(value: float | None) -> str:
+    """Returns an error figure in scientific notation."""
+    return NONE if value is None else f"{value:.0e}"
+
+
+def count(value: int | None) -> str:
+    """Returns a number of parameters in thousands or millions."""
+    if value is None:
+        return NONE
+    if value >= 1_000_000:
+        return f"{value / 1e6:.1f} M"
+    return f"{value / 1e3:.1f} k" if value >= 1_000 else str(value)
+
+
+def duration(seconds: float) -> str:
+    """Returns seconds, or minutes and seconds."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
+
+
+def outcome(value: str) -> str:
+    """Returns an outcome or status in words."""
+    return value.replace("_", " ")

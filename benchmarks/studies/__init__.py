@@ -1,0 +1,1 @@
+"""Comparisons that anyone can repeat; each is a module to run."""

@@ -1,0 +1,151 @@
+"""Gathers what a run found into the plain values of a report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.report.data import ArtifactRow, BaselineRow, ReportData, StageRow
+from benchmarks.statistics import LatencySummary, summary
+from compressor.app.inspection import inspect
+from compressor.core.artifact import MANIFEST, Artifact
+from compressor.core.environment import machine, versions
+from compressor.core.measurement import Measurement
+from compressor.core.verdict import Outcome, Verdict
+from compressor.pipeline import RunResult, StageRecord
+from devices.profiles import HOST
+from export.bundle import read_parity
+
+_CURVES = "curves"
+
+
+def report_data(result: RunResult, verdict: Verdict | None, *, created: str) -> ReportData:
+    """Returns everything the report of a run says.
+
+    Args:
+        result: the finished pipeline.
+        verdict: what the limits say of it; None where there are none.
+        created: when, in ISO 8601.
+    """
+    context = result.context
+    on_host = {item.subject: item for item in context.measurements if item.device.startswith(f"{HOST}@")}
+    times = {name: summary(item) for name, item in on_host.items()}
+    first = next(iter(on_host.values()), None)
+    return ReportData(
+        title=result.recipe.name,
+        created=created,
+        recipe=result.recipe.name,
+        device=first.device if first else f"{HOST}@local",
+        threads=first.threads if first else 1,
+        runs=len(first.runs) if first else 0,
+        stages=tuple(_stage(result, record) for record in result.records),
+        baselines=tuple(_baseline(result, name, on_host[name], times[name]) for name in _baselines(result, on_host)),
+        artifacts=tuple(_artifact(item, times.get(item.name), verdict) for item in context.artifacts),
+        verdict=verdict.verdict if verdict else None,
+        checks=verdict.checks if verdict else (),
+        machine=machine(),
+        versions=versions(),
+        notes=_notes(result),
+    )
+
+
+def _stage(result: RunResult, record: StageRecord) -> StageRow:
+    """Takes the parameters from the checkpoint's own file, and the metric from what the stage evaluated."""
+    checkpoint = result.context.checkpoints.get(record.id)
+    found = inspect(checkpoint.path) if checkpoint else None
+    facts = {name: value for name, value in record.facts.items() if name not in {_CURVES, "artifacts", "summaries"}}
+    return StageRow(
+        id=record.id,
+        stage=record.name,
+        status=record.status,
+        seconds=record.seconds,
+        parameters=found.parameters if found else None,
+        size_mb=found.size_bytes / 1e6 if found else None,
+        metric=_metric(record.facts),
+        note=_note(record),
+        curves=record.facts.get(_CURVES, {}),
+        facts=facts,
+    )
+
+
+def _metric(facts: dict[str, Any]) -> float | None:
+    """Returns the test metric of the model that the stage made (of a distillation, the student's)."""
+    evaluation = facts.get("evaluation", {})
+    value = evaluation.get("student", evaluation).get("test", {}).get("value")
+    return None if value is None else float(value)
+
+
+def _note(record: StageRecord) -> str:
+    if record.name == "export":
+        return f"{len(record.outputs)} artifacts"
+    if record.name == "benchmark":
+        return f"{len(record.outputs)} measurements"
+    return ""
+
+
+def _artifact(artifact: Artifact, times: LatencySummary | None, verdict: Verdict | None) -> ArtifactRow:
+    manifest, parity, reference = artifact.manifest, read_parity(artifact), artifact.manifest.reference
+    accuracy = reference.get("artifact")
+    against = reference.get("teacher", reference.get("checkpoint"))
+    return ArtifactRow(
+        name=artifact.name,
+        format=manifest.format,
+        precision=manifest.precision,
+        compute_precision=manifest.compute_precision,
+        size_mb=artifact.size_mb,
+        accuracy=accuracy,
+        drop_points=None if accuracy is None or against is None else 100 * (against - accuracy),
+        parity_max_error=parity.max_error,
+        label_agreement=parity.label_agreement,
+        status=_status(artifact.name, verdict),
+        note="" if times else "not run on hardware",
+        **_times(times),
+    )
+
+
+def _status(name: str, verdict: Verdict | None) -> Outcome | str:
+    """Returns the worst verdict among the artifact's checks; ``ok`` where nothing was to be judged."""
+    checks = tuple(check for check in verdict.checks if check.artifact == name) if verdict else ()
+    return Verdict.of(checks).verdict if checks else "ok"
+
+
+def _baselines(result: RunResult, measured: dict[str, Measurement]) -> list[str]:
+    names = [name for record in result.records for name in record.facts.get("baselines", ())]
+    return [name for name in names if name in measured]
+
+
+def _baseline(result: RunResult, name: str, measurement: Measurement, times: LatencySummary) -> BaselineRow:
+    folder = result.folder / "baselines" / name
+    if (folder / MANIFEST).is_file():
+        artifact = Artifact.load(folder)
+        size, accuracy = artifact.size_mb, artifact.manifest.reference.get("artifact")
+    else:
+        teacher = result.context.reference or result.context.teacher
+        size = teacher.size_bytes / 1e6
+        known = (item.manifest.reference.get("teacher") for item in result.context.artifacts)
+        accuracy = next((value for value in known if value is not None), None)
+    return BaselineRow(name=name, runtime=measurement.runtime, size_mb=size, accuracy=accuracy, **_times(times))
+
+
+def _times(times: LatencySummary | None) -> dict[str, Any]:
+    if times is None:
+        return {}
+    return {
+        "p50_ms": times.p50_ms,
+        "p95_ms": times.p95_ms,
+        "total_p95_ms": times.total_p95_ms,
+        "by_length": {length: row.p50_ms for length, row in times.by_length.items()},
+    }
+
+
+def _notes(result: RunResult) -> tuple[str, ...]:
+    """Says what was left out of the measurement and why, and which artifacts had to take a safer precision."""
+    lines = [
+        f"{name}: {reason}" for record in result.records for name, reason in record.facts.get("skipped", {}).items()
+    ]
+    for artifact in result.context.artifacts:
+        lines += [
+            f"{artifact.name}: {attempt['rung']} refused, {attempt['reason']}"
+            for attempt in artifact.manifest.attempts
+            if not attempt["accepted"]
+        ]
+    return tuple(lines)

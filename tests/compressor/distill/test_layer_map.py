@@ -1,0 +1,35 @@
+import pytest
+
+from compressor.core.errors import RecipeError
+from compressor.distill.layer_map import resolve_map
+
+
+@pytest.mark.parametrize(
+    ("layer_map", "student", "teacher", "expected"),
+    [
+        ("uniform", 3, 6, (1, 3, 5)),
+        ("uniform", 4, 12, (2, 5, 8, 11)),
+        ("uniform", 4, 6, (0, 2, 3, 5)),
+        ("uniform", 6, 6, (0, 1, 2, 3, 4, 5)),
+        ("uniform", 1, 6, (5,)),
+        ("last", 3, 6, (3, 4, 5)),
+        ((0, 2, 5), 3, 6, (0, 2, 5)),
+    ],
+)
+def test_maps(layer_map, student: int, teacher: int, expected: tuple[int, ...]) -> None:
+    assert resolve_map(layer_map, student_layers=student, teacher_layers=teacher) == expected
+
+
+@pytest.mark.parametrize(
+    ("layer_map", "student", "message"),
+    [
+        ("uniform", 7, "student of 7 layers"),
+        ((0, 1), 3, "expected 3"),
+        ((0, 1, 6), 3, "expected 0 to 5"),
+        ((-1, 1, 2), 3, "expected 0 to 5"),
+        ((3, 1, 5), 3, "backwards"),
+    ],
+)
+def test_maps_that_do_not_fit(layer_map, student: int, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        resolve_map(layer_map, student_layers=student, teacher_layers=6)

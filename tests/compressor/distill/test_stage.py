@@ -1,0 +1,133 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from compressor.core.checkpoint import Checkpoint
+from compressor.core.errors import ModelError, RecipeError
+from compressor.data.batches import encode_split
+from compressor.distill.config import DistillConfig
+from compressor.distill.stage import Distill
+from compressor.distill.teacher import TeacherOutputs, run_model
+from compressor.finetune import Finetune, FinetuneConfig
+from compressor.models import load_compressed
+from tests.compressor.tiny_data import context, run_stage, tiny_dataset
+from tests.models import tiny_checkpoint
+
+TRAIN = {"epochs": 2, "lr": 2e-3, "batch_size": 8}
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
+    folder = tmp_path_factory.mktemp("teacher")
+    base = tiny_checkpoint("bert", folder / "base", layers=4)
+    config = FinetuneConfig(epochs=10, lr=2e-3, batch_size=8)
+    run_stage(Finetune(config), context(folder, base), folder / "tuned")
+    return Checkpoint.open(folder / "tuned")
+
+
+def config(**more) -> DistillConfig:
+    return DistillConfig.model_validate({**TRAIN, "student": {"layers": 2}, **more})
+
+
+def test_a_new_student_learns_and_says_how_it_was_made(teacher: Checkpoint, tmp_path: Path) -> None:
+    before = teacher.hash
+    losses = [{"name": "logits", "temperature": 2.0}, {"name": "hidden", "weight": 0.5}, {"name": "labels"}]
+    facts = run_stage(Distill(config(epochs=6, losses=losses)), context(tmp_path, teacher), tmp_path / "out")
+    student = Checkpoint.open(tmp_path / "out")
+    assert student.labels == teacher.labels
+    assert student.config["num_hidden_layers"] == 2
+    entry = student.compression["history"][-1]
+    assert (entry["stage"], entry["layers_copied"]) == ("distill", [1, 3])
+    assert entry["parameters"] == facts["parameters"]
+    assert facts["parameters"]["after"] < facts["parameters"]["before"]
+    assert set(facts["curves"]) == {"logits", "hidden", "labels", "total"}
+    first = {name: values[0] for name, values in facts["curves"].items()}
+    assert first["total"] == pytest.approx(first["logits"] + 0.5 * first["hidden"] + first["labels"], rel=1e-5)
+    assert np.mean(facts["curves"]["logits"][-5:]) < 0.5 * np.mean(facts["curves"]["logits"][:5])
+    assert facts["evaluation"]["student"]["test"]["value"] > 0.8
+    assert facts["evaluation"]["teacher"]["test"]["value"] > 0.8
+    assert Checkpoint(teacher.path).hash == before, "the teacher was edited"
+    assert not list((tmp_path / "scratch").glob("*hidden*"))
+
+
+def test_the_current_checkpoint_learns_from_a_named_stage(teacher: Checkpoint, tmp_path: Path) -> None:
+    small = tiny_checkpoint("bert", tmp_path / "small", layers=1, seed=5)
+    where = context(tmp_path, small, checkpoints={"01-finetune": teacher})
+    stage = Distill(config(student=None, teacher="01-finetune", losses=[{"name": "hidden", "map": "last"}]))
+    facts = run_stage(stage, where, tmp_path / "out")
+    assert facts["layers_copied"] is None
+    assert Checkpoint.open(tmp_path / "out").config["num_hidden_layers"] == 1
+
+
+def test_cached_and_recomputed_teacher_states_agree(teacher: Checkpoint, tmp_path: Path) -> None:
+    data = encode_split(teacher, tiny_dataset().train, max_tokens=32)
+    model = load_compressed(teacher.path)
+    common = {"needed": range(len(data)), "states": [4, 0], "width": 32}
+    calls = []
+    handle = model.register_forward_hook(lambda *_: calls.append(1))
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    cached = TeacherOutputs(model, data, scratch=tmp_path / "a", cache_mb=10, **common)
+    fresh = TeacherOutputs(model, data, scratch=tmp_path / "b", cache_mb=0, **common)
+    assert (cached.caches_hidden, fresh.caches_hidden) == (True, False)
+    handle.remove()
+    indices = [3, 50, 7]
+    inputs = data.inputs(indices)
+    with torch.no_grad():
+        expected = run_model(model, inputs, [0, 4])
+    calls.clear()
+    model.register_forward_hook(lambda *_: calls.append(1))
+    found = cached.batch(indices, inputs)
+    assert not calls, "a cached batch ran the teacher"
+    real = inputs["attention_mask"].bool()
+    for state in (0, 4):
+        assert torch.allclose(found.hidden_states[state][real], expected.hidden_states[state][real], atol=5e-3)
+        assert torch.equal(fresh.batch(indices, inputs).hidden_states[state], expected.hidden_states[state])
+    assert torch.allclose(found.logits, expected.logits, atol=1e-4)
+    calls.clear()
+    TeacherOutputs(model, data, scratch=tmp_path / "a", cache_mb=10, **common)
+    assert not calls, "a resumed run filled the cache again"
+
+
+def test_a_killed_distillation_resumes_to_the_same_curve(teacher: Checkpoint, tmp_path: Path) -> None:
+    settings = config(checkpoint_steps=4)
+
+    def stop(done: int, total: int, note: str = "") -> None:
+        if done == 10 and note.startswith("loss"):
+            raise KeyboardInterrupt
+
+    whole = run_stage(Distill(settings), context(tmp_path / "a", teacher), tmp_path / "whole")
+    cut = context(tmp_path / "b", teacher, progress=stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_stage(Distill(settings), cut, tmp_path / "cut")
+    resumed = run_stage(Distill(settings), context(tmp_path / "b", teacher), tmp_path / "resumed")
+    assert resumed["curves"] == whole["curves"]
+
+
+def test_other_vocabulary_is_refused_before_any_work(teacher: Checkpoint, tmp_path: Path) -> None:
+    other = tiny_checkpoint("roberta", tmp_path / "other")
+    where = context(tmp_path, other, checkpoints={"t": teacher})
+    with pytest.raises(ModelError, match="vocabulary entries") as error:
+        Distill(config(student=None, teacher="t", losses=[{"name": "logits"}])).requires(where)
+    assert "tokenizer" in error.value.remedy
+
+
+def test_other_refusals(teacher: Checkpoint, tmp_path: Path) -> None:
+    where = context(tmp_path, teacher, checkpoints={"01-finetune": teacher})
+    with pytest.raises(RecipeError, match=r"did you mean '01-finetune'"):
+        Distill(config(teacher="01-finetunes")).requires(where)
+    with pytest.raises(RecipeError, match="student of 5 layers"):
+        Distill(config(student={"layers": 5})).requires(where)
+    with pytest.raises(RecipeError, match="expected 2"):
+        Distill(config(losses=[{"name": "hidden", "map": [1]}])).requires(where)
+    data = replace(where.data, label_names=("a", "b", "c"))
+    with pytest.raises(ModelError, match="finetune stage"):
+        Distill(config()).requires(replace(where, data=data))
+    with pytest.raises(ValidationError, match="name its 'teacher'"):
+        config(student=None)
+    with pytest.raises(ValidationError, match="listed twice"):
+        config(losses=[{"name": "logits"}, {"name": "logits"}])

@@ -1,0 +1,40 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from compressor.data.batches import encode_split
+from compressor.data.dataset import Split
+from compressor.distill.stage import student_parameters
+from compressor.distill.student import copy_layers
+from compressor.distill.teacher import run_model
+from compressor.families import adapter_for
+from compressor.models import load_compressed, save_checkpoint, unique_parameters
+from tests.models import FAMILIES, SENTENCES, tiny_checkpoint
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_student_is_its_teachers_layers_and_loads_back(family: str, tmp_path: Path) -> None:
+    checkpoint = tiny_checkpoint(family, tmp_path / "teacher", layers=4)
+    teacher = load_compressed(checkpoint.path)
+    layers = [1, 3]
+    student = copy_layers(teacher, layers)
+    save_checkpoint(student, checkpoint.path, tmp_path / "student")
+    loaded = load_compressed(tmp_path / "student")
+    assert unique_parameters(loaded) == student_parameters(teacher, layers)
+    adapter = adapter_for(loaded.config)
+    assert adapter.num_layers(loaded.config) == 2
+    if not adapter.shares_layers:
+        copied = adapter.encoder_layers(loaded)
+        for position, layer in enumerate(layers):
+            ours, theirs = copied[position].state_dict(), adapter.encoder_layers(teacher)[layer].state_dict()
+            assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+    data = encode_split(checkpoint, Split(SENTENCES, (0,) * len(SENTENCES)), max_tokens=32)
+    inputs = data.inputs(range(len(data)))
+    with torch.no_grad():
+        found = run_model(loaded, inputs, [0, 1, 2])
+        reference = run_model(teacher, inputs, [0])
+    assert torch.allclose(found.hidden_states[0], reference.hidden_states[0], atol=1e-5)
+    assert found.hidden_states[2].shape[-1] == adapter.hidden_size(loaded.config)
+    assert torch.isfinite(found.logits).all()

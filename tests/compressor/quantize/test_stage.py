@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from compressor.core.checkpoint import Checkpoint
+from compressor.core.errors import StageError
+from compressor.quantize.plan import QuantizationPlan
+from compressor.quantize.stage import Quantize, QuantizeConfig
+from tests.compressor.tiny_data import context, run_stage
+from tests.models import tiny_checkpoint
+
+
+def test_the_plan_is_written_beside_unchanged_weights(tmp_path: Path) -> None:
+    base = tiny_checkpoint("bert", tmp_path / "base")
+    settings = {"max_drop_points": 0.5, "policy": [{"pattern": "classifier", "precision": "fp32"}]}
+    run_stage(Quantize(QuantizeConfig.model_validate(settings)), context(tmp_path, base), tmp_path / "out")
+    saved = Checkpoint.open(tmp_path / "out")
+    plan = QuantizationPlan.model_validate(saved.quantization)
+    assert (plan.precision, plan.method, plan.max_drop_points) == ("int8", "dynamic", 0.5)
+    assert plan.precision_of("bert.encoder.layer.0.attention.self.query") == "int8"
+    assert plan.precision_of("classifier") == "fp32"
+    assert (saved.path / "model.safetensors").read_bytes() == (base.path / "model.safetensors").read_bytes()
+    assert base.quantization is None
+
+
+def test_fp16_and_a_second_plan_replaces_the_first(tmp_path: Path) -> None:
+    base = tiny_checkpoint("bert", tmp_path / "base")
+    run_stage(Quantize(QuantizeConfig()), context(tmp_path, base), tmp_path / "a")
+    first = Checkpoint.open(tmp_path / "a")
+    run_stage(Quantize(QuantizeConfig(precision="fp16")), context(tmp_path, first), tmp_path / "b")
+    assert QuantizationPlan.model_validate(Checkpoint.open(tmp_path / "b").quantization).precision_of("x") == "fp16"
+    assert QuantizationPlan.model_validate(Checkpoint(tmp_path / "a").quantization).precision == "int8"
+
+
+def test_a_damaged_result_is_noticed(tmp_path: Path) -> None:
+    base = tiny_checkpoint("bert", tmp_path / "base")
+    stage, where = Quantize(QuantizeConfig()), context(tmp_path, base)
+    run_stage(stage, where, tmp_path / "out")
+    (tmp_path / "out" / "tokenizer.json").unlink()
+    with pytest.raises(StageError):
+        stage.ensures(where, tmp_path / "out")
+
+
+def test_settings_are_strict() -> None:
+    for wrong in ({"precision": "int4"}, {"methods": "dynamic"}, {"max_drop_points": -1}):
+        with pytest.raises(ValidationError):
+            QuantizeConfig.model_validate(wrong)

@@ -1,0 +1,51 @@
+"""Reading the built layers out of a verbose log, and judging them."""
+
+import pytest
+
+from compressor.core.errors import StageError
+from export.tensorrt.engines import check_layers
+from export.tensorrt.layers import built_layers, gemms_not_in
+
+
+def tensor(name, dims, dtype):
+    return f"{{ Name: {name}, Dimensions: [{dims}], Strides: [1], Datatype: {dtype}, Format: (Linear) Row major }}"
+
+
+def line(name, kind, *, inputs, constants=(), outputs=("Half",), nodes=()):
+    sections = [
+        f"Inputs: [ {', '.join(tensor(f'i{i}', '1,-1,32', d) for i, d in enumerate(inputs))}]",
+        f"Constants: [ {', '.join(tensor(f'c{i}', dims, d) for i, (dims, d) in enumerate(constants))}]",
+        f"Outputs: [ {', '.join(tensor(f'o{i}', '1,-1,96', d) for i, d in enumerate(outputs))}]",
+    ]
+    metadata = "".join(f"[ONNX Layer: {node}]" for node in nodes)
+    return f"Name: {name}, LayerType: {kind}, {', '.join(sections)}, TacticName: t, StreamId: 0, Metadata: {metadata}"
+
+
+GEMM = line("q+k+v", "gemm", inputs=["Half"], constants=[("1,32,96", "Half"), ("1", "Float")], nodes=["/q/MatMul"])
+FUSED = line("ffn", "runtime_fusion", inputs=["Half"], constants=[("32,64", "Half")], nodes=["/ffn/MatMul [profile 1]"])
+NORM = line("norm", "kgen", inputs=["Half", "Float"], constants=[("1,1,32", "Float")], nodes=["/ln/LayerNormalization"])
+FLOAT = line("bad", "gemm", inputs=["Float"], constants=[("32,96", "Float")], nodes=["/bad/MatMul"])
+
+
+def log(*lines):
+    return ["[MemUsage] something", "\n".join(["Layers:", *lines, "Bindings:", "input_ids"]), "done"]
+
+
+def test_layers_are_read_with_their_types():
+    first, second, third = built_layers(log(GEMM, FUSED, NORM))
+    assert (first.kind, first.inputs, first.weights, first.outputs) == ("gemm", ("Half",), ("Half",), ("Half",))
+    assert (first.is_gemm, second.is_gemm, third.is_gemm) == (True, True, False)
+    assert second.onnx_nodes == ("/ffn/MatMul",)
+    assert third.inputs == ("Half", "Float")
+
+
+def test_only_gemms_are_judged_and_scalars_do_not_count():
+    assert gemms_not_in(built_layers(log(GEMM, FUSED, NORM)), "Half") == ()
+    (wrong,) = gemms_not_in(built_layers(log(GEMM, FLOAT)), "Half")
+    assert wrong.name == "bad"
+
+
+def test_a_log_without_layers_proves_nothing(tmp_path):
+    assert built_layers(["building", "done"]) == ()
+    with pytest.raises(StageError, match="cannot be read"):
+        check_layers((), tmp_path / "model.onnx", "fp16")

@@ -1,0 +1,41 @@
+"""P35: an INT8 file that disagrees may owe it to the conversion or to the quantisation; float parity tells which.
+
+A wrong embedding row shows in the float file already, far above its tolerance; a sound float file leaves only the
+quantiser to blame. Ids are integers all the way.
+"""
+
+from compressor.quantize.plan import QuantizationPlan
+from export.tflite.compact import compact
+from export.tflite.flatbuffer import read
+from export.tflite.modules import load_modules
+from tests.export.tflite.samples import BACKEND, sample
+
+
+def test_the_float_file_is_exact_and_the_quantiser_adds_its_own_error():
+    made = sample("bert")
+    float_error, int8_error = made.error(made.fp32), made.error(made.reduced("int8"))
+    assert float_error <= 1e-4
+    assert int8_error > 10 * float_error
+
+
+def test_wrong_embeddings_show_in_the_float_file(tmp_path):
+    made = sample("bert")
+    converted = read(made.fp32 / "model.tflite")
+    modules = load_modules(converted)
+    buffer = next(index for index, path in modules.weights.items() if path.endswith("word_embeddings"))
+    rows = converted.buffers[buffer].data.view("float32").reshape(made.model.config.vocab_size, -1)
+    converted.buffers[buffer].data = rows[::-1].copy().view("uint8").ravel()
+    (tmp_path / "model.tflite").write_bytes(compact(converted, modules))
+    assert made.error(tmp_path) > 1e-2
+    BACKEND.reduce(tmp_path, tmp_path / "int8", "int8", QuantizationPlan())
+    assert made.error(tmp_path / "int8") > 1e-2
+
+
+def test_ids_stay_integers_up_to_the_lookup():
+    converted = read(sample("bert").fp32 / "model.tflite")
+    from export.tflite.flatbuffer import operator_name, type_names
+
+    for graph in converted.subgraphs:
+        lookups = [op for op in graph.operators if operator_name(converted, op) == "EMBEDDING_LOOKUP"]
+        assert lookups
+        assert {type_names()[graph.tensors[op.inputs[0]].type] for op in lookups} == {"int32"}
