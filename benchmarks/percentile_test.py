@@ -11,9 +11,10 @@ Each error has at most the probability ``alpha``, whatever the distribution of t
 independent. That is checked on ranks. With a lag-1 autocorrelation above ``MAX_AUTOCORRELATION`` the runs are thinned
 to a distance at which an autoregressive process of that strength has lost it. Where runs at that distance and beyond
 are still alike (``MAX_LEFT_OVER``), the dependence does not fade: whole processes differ, as on a machine that others
-use. Then a process and not a run is the independent unit, and only what is clear by a margin is decided: the
-percentiles of the processes must lie on one side of the budget together with a normal tolerance bound on their
-logarithms (content ``p``, confidence ``1 - alpha``; Hahn and Meeker, *Statistical Intervals*, section 4.6).
+use. There, and where thinning leaves fewer runs than can pass at all, a process and not a run is the independent unit,
+and only what is clear by a margin is decided: the percentiles of the processes must lie on one side of the budget
+together with a normal tolerance bound on their logarithms (content ``p``, confidence ``1 - alpha``; Hahn and Meeker,
+*Statistical Intervals*, section 4.6).
 """
 
 from __future__ import annotations
@@ -73,10 +74,10 @@ def judge_percentile(
     dependence = autocorrelation(times, which)
     step = _thinning_step(dependence)
     left_over = float(np.mean([autocorrelation(times, which, step + lag) for lag in range(_LEFT_OVER_LAGS)]))
-    if left_over > MAX_LEFT_OVER:
-        return _judge_by_process(times, which, budget_ms, share, alpha=alpha, left_over=left_over)
-
     kept = times[::step]
+    too_few = step > 1 and len(kept) < runs_needed(share, alpha)
+    if left_over > MAX_LEFT_OVER or too_few:
+        return _judge_by_process(times, which, budget_ms, share, alpha=alpha, dependence=max(dependence, left_over))
     over, runs = int((kept > budget_ms).sum()), len(kept)
     notes = [f"{over} of {runs} runs over; error at most {alpha:.0%} each way"]
     if step > 1:
@@ -96,12 +97,12 @@ def judge_percentile(
 
 
 def _judge_by_process(
-    times: Floats, which: np.ndarray, budget_ms: float, share: float, *, alpha: float, left_over: float
+    times: Floats, which: np.ndarray, budget_ms: float, share: float, *, alpha: float, dependence: float
 ) -> Judged:
     """Judges processes as units, by a one-sided normal tolerance bound on the logarithms of their percentiles."""
     logarithms = np.log([percentile(times[which == number], share) for number in np.unique(which)])
     count, over = len(logarithms), int((times > budget_ms).sum())
-    notes = [f"{over} of {len(times)} runs over", f"the runs depend on their process (correlation {left_over:.2f})"]
+    notes = [f"{over} of {len(times)} runs over", f"the runs depend on each other (correlation {dependence:.2f})"]
     if count < _FEWEST_PROCESSES:
         notes.append(f"at least {_FEWEST_PROCESSES} processes are needed to judge that")
         return Judged("inconclusive", len(times), over, "; ".join(notes))

@@ -32,6 +32,7 @@ class Finetune(Stage[FinetuneConfig]):
     name: ClassVar[str] = "finetune"
     config_type: ClassVar[type[StageConfig]] = FinetuneConfig
     produces: ClassVar[Produces] = "checkpoint"
+    makes_reference: ClassVar[bool] = True
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers", "accelerate")
 
     def requires(self, context: Context) -> None:

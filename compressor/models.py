@@ -65,14 +65,12 @@ def load_compressed(path: str | Path, *, attention: str = "eager", num_labels: i
         ModelError: not a model folder, pickled weights only, an unknown family, or weights that do not fit the config.
     """
     from transformers import AutoModelForSequenceClassification
-    from transformers.utils import logging as transformers_logging
 
     checkpoint = path if isinstance(path, Checkpoint) else resolve(path)
     config = load_config(checkpoint)
     if num_labels is not None:
         config.num_labels = num_labels
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
+    _quiet_transformers()
     try:
         model, loading = AutoModelForSequenceClassification.from_pretrained(
             checkpoint.path,
@@ -102,6 +100,7 @@ def save_checkpoint(model: nn.Module, tokenizer_from: Path, output: Path) -> Non
     """Writes config, safetensors weights and the tokenizer files of ``tokenizer_from`` into ``output``."""
     from transformers import AutoTokenizer
 
+    _quiet_transformers()
     model.save_pretrained(output)  # type: ignore[operator]
     AutoTokenizer.from_pretrained(tokenizer_from, local_files_only=True).save_pretrained(output)
 
@@ -109,3 +108,11 @@ def save_checkpoint(model: nn.Module, tokenizer_from: Path, output: Path) -> Non
 def unique_parameters(model: nn.Module) -> int:
     """Returns the number of parameters, each shared tensor counted once."""
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def _quiet_transformers() -> None:
+    """Keeps the library's bars and advice off the terminal; what matters of it is checked and told here."""
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()

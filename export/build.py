@@ -175,9 +175,7 @@ class _Exporter:
             for file in candidate.folder.iterdir():
                 file.rename(folder / file.name)
             facts = backend.finish(folder, source.spec, rung.precision)
-            model_files = tuple(
-                sorted(path.name for path in folder.iterdir() if path.name.startswith(backend.model_file))
-            )
+            model_files = tuple(sorted(path.name for path in folder.glob(f"{backend.model_file}*")))
             write_companions(folder, source.checkpoint, source.labels, candidate.io, candidate.parity)
             manifest = Manifest(
                 format=backend.format,

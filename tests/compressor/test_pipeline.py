@@ -1,5 +1,6 @@
 import json
 import shutil
+from typing import ClassVar
 
 import pytest
 
@@ -26,7 +27,7 @@ class AppendStage(Stage[AppendConfig]):
     name = "test-append"
     config_type = AppendConfig
     produces = "checkpoint"
-    ran: list[str] = []
+    ran: ClassVar[list[str]] = []
 
     def requires(self, context):
         pass

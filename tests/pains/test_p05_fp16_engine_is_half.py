@@ -36,10 +36,10 @@ def test_the_graph_itself_is_half(models):
 
 
 def test_an_engine_with_one_float_gemm_is_refused(models):
-    check_layers((gemm("Half"), gemm("Half")), models["fp16"], "fp16")
+    check_layers((gemm("Half"), gemm("Half")), models["fp16"])
     with pytest.raises(StageError, match="1 GEMM layers of the FP16 engine are not Half, first 'Float gemm'"):
-        check_layers((gemm("Half"), gemm("Float")), models["fp16"], "fp16")
+        check_layers((gemm("Half"), gemm("Float")), models["fp16"])
 
 
 def test_an_fp32_engine_may_be_float(models):
-    check_layers((gemm("Float"),), models["fp32"], "fp32")
+    check_layers((gemm("Float"),), models["fp32"])

@@ -48,4 +48,4 @@ def test_only_gemms_are_judged_and_scalars_do_not_count():
 def test_a_log_without_layers_proves_nothing(tmp_path):
     assert built_layers(["building", "done"]) == ()
     with pytest.raises(StageError, match="cannot be read"):
-        check_layers((), tmp_path / "model.onnx", "fp16")
+        check_layers((), tmp_path / "model.onnx")
