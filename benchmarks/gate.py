@@ -14,12 +14,12 @@ from benchmarks.percentile_test import ALPHA, judge_percentile, runs_needed
 from benchmarks.statistics import PERCENTILES, percentile
 from compressor.core.artifact import Artifact
 from compressor.core.errors import ArtifactError, RecipeError
+from compressor.core.limits import MEASURED
 from compressor.core.measurement import Measurement
 from compressor.core.verdict import Check, Outcome, Verdict
 
 SHARES = {**PERCENTILES, "total_p95_ms": 0.95}
 """Budget keys that bound a percentile of single times, and the share of runs that must not exceed it."""
-_MEASURED = (*SHARES, "cold_ms", "peak_memory_mb")
 
 
 def runs_needed_for(budgets: Sequence[Budget], alpha: float = ALPHA) -> int:
@@ -50,7 +50,7 @@ def judge(
         )
     checks = []
     for name, limit in budget.limits().items():
-        if name in _MEASURED:
+        if name in MEASURED:
             check = _measured(name, limit, measurement, alpha)
         elif name == "size_mb":
             check = _Finding(artifact.size_mb, _at_most(artifact.size_mb, limit), "model files, from the manifest")

@@ -7,10 +7,11 @@ import random
 from collections.abc import Sequence
 from itertools import chain
 
-from benchmarks.sentences import Text, sample, split
+from benchmarks.sentences import sample, split
 from benchmarks.subject import Subject
 from compressor.core.errors import ArtifactError, UsageError
 from compressor.core.measurement import Measurement, Runs
+from compressor.core.schema import Text
 from devices.conditions import Conditions, judge
 from devices.legality import check_legal
 from devices.profiles import DeviceAddress

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from compressor.core.errors import UsageError
-
-Text = str | tuple[str, str]
-"""One text, or a pair for two-text tasks."""
+from compressor.core.schema import Text
 
 
 def sample(texts: Sequence[Text], count: int, *, seed: int) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from torch import nn
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import StageError
 from compressor.data.batches import encode_split
-from compressor.evaluate import evaluate_model
+from compressor.evaluation import evaluate_model
 from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.train.history import write_history

@@ -102,7 +102,8 @@ def save_checkpoint(model: nn.Module, tokenizer_from: Path, output: Path) -> Non
 
     _quiet_transformers()
     model.save_pretrained(output)  # type: ignore[operator]
-    AutoTokenizer.from_pretrained(tokenizer_from, local_files_only=True).save_pretrained(output)
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_from, local_files_only=True, trust_remote_code=False)
+    tokenizer.save_pretrained(output)
 
 
 def unique_parameters(model: nn.Module) -> int:

@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -82,7 +82,6 @@ class Listener:
     stage_started: Callable[[StageEntry], None] = lambda entry: None
     stage_finished: Callable[[StageEntry, StageRecord], None] = lambda entry, record: None
     progress: Callable[[StageEntry], Progress] = lambda entry: silent
-    log: list[str] = field(default_factory=list)
 
 
 def stage_key(entry: StageEntry, recipe: Recipe, inputs: Inputs, upstream: tuple[str, ...]) -> str:

@@ -10,6 +10,7 @@ import yaml
 from pydantic import Field
 
 from compressor.core.errors import RecipeError
+from compressor.core.limits import Limits
 from compressor.core.schema import Record
 from compressor.core.strict import parse, read_yaml
 from compressor.data.reader import DataSpec
@@ -25,22 +26,11 @@ class TeacherSpec(Record):
     """A Hugging Face folder, a hub id, or ``demo:minilm-l6`` for the model the demo installs."""
 
 
-class Accept(Record):
+class Accept(Limits):
     """Limits every artifact must keep; those on accuracy are against the trained teacher."""
 
-    accuracy_drop_points: float | None = Field(default=None, ge=0)
-    p50_ms: float | None = Field(default=None, gt=0)
-    p90_ms: float | None = Field(default=None, gt=0)
-    p95_ms: float | None = Field(default=None, gt=0)
-    p99_ms: float | None = Field(default=None, gt=0)
-    total_p95_ms: float | None = Field(default=None, gt=0)
-    size_mb: float | None = Field(default=None, gt=0)
-    artifacts: str = "*"
-    """Which artifact folders the limits are for (a glob over their names)."""
-
-    def limits(self) -> dict[str, float]:
-        """Returns the limits that are set."""
-        return {name: value for name, value in self.model_dump(exclude={"artifacts"}).items() if value is not None}
+    artifacts: str = Field(default="*", min_length=1)
+    """Which artifact folders the limits are for (a pattern over their names)."""
 
 
 class RecipeFile(Record):
@@ -98,7 +88,13 @@ def load_recipe(path: Path, overrides: tuple[str, ...] = ()) -> Recipe:
         for override in overrides:
             _apply(value, override)
     file = parse(RecipeFile, value, where=path.name)
-    stages = tuple(_entry(index, item, path.name) for index, item in enumerate(file.stages, start=1))
+    stages = tuple(_entry(index, item, path.name) for index, item in enumerate(file.stages))
+    for name in {stage.name for stage in stages if stage_type(stage.name).produces != "checkpoint"}:
+        if sum(stage.name == name for stage in stages) > 1:
+            raise RecipeError(
+                f"{path.name}: two '{name}' stages would write to the same places; expected one",
+                remedy="list all formats, precisions and devices in one stage",
+            )
     ids = [stage.id for stage in stages]
     if twice := sorted({name for name in ids if ids.count(name) > 1}):
         raise RecipeError(f"{path.name}: stage id '{twice[0]}' is used twice", remedy="give each stage its own id")
@@ -133,7 +129,7 @@ def _entry(index: int, item: dict[str, dict[str, Any] | None] | str, where: str)
         )
     name, given = next(iter(pairs.items()))
     settings = dict(given or {})
-    stage_id = str(settings.pop("id", f"{index:02d}-{name}"))
+    stage_id = str(settings.pop("id", f"{index + 1:02d}-{name}"))
     if not _STAGE_ID.fullmatch(stage_id):
         raise RecipeError(
             f"{where}: stage id '{stage_id}' cannot name a folder", remedy="use letters, digits, '.', '_' and '-'"

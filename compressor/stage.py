@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict
 
 from compressor.core.artifact import Artifact
 from compressor.core.checkpoint import Checkpoint
-from compressor.core.device import DeviceProfile
 from compressor.core.errors import RecipeError, nearest
 from compressor.core.measurement import Measurement
 from compressor.data.dataset import TextDataset
@@ -53,7 +52,6 @@ class Context:
     threads: int = 1
     artifacts: tuple[Artifact, ...] = ()
     measurements: tuple[Measurement, ...] = ()
-    device: DeviceProfile | None = None
     workdir: Path
     """The run's folder."""
     scratch: Path

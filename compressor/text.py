@@ -11,7 +11,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from compressor.core.errors import ModelError
-from compressor.data.dataset import Text
+from compressor.core.schema import Text
 
 INPUT_IDS = "input_ids"
 ATTENTION_MASK = "attention_mask"

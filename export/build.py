@@ -13,7 +13,7 @@ from compressor.core.environment import machine, versions
 from compressor.core.errors import AcceptanceError, ArtifactError, ParityError, StageError, UsageError
 from compressor.core.folders import new_folder
 from compressor.data.dataset import Split
-from compressor.evaluate import Evaluation, evaluate_logits
+from compressor.evaluation import Evaluation, evaluate_logits
 from compressor.stage import Progress, silent
 from export.backend import Backend, backend_for
 from export.bundle import write_card, write_companions

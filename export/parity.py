@@ -11,8 +11,7 @@ from torch import nn
 
 from compressor.core.artifact import Precision
 from compressor.core.errors import ParityError
-from compressor.core.schema import Record
-from compressor.data.dataset import Text
+from compressor.core.schema import Record, Text
 from compressor.text import TOKEN_TYPE_IDS, Batch, SentenceEncoder
 from export.backend import Predictor
 

@@ -9,8 +9,9 @@ from torch import nn
 from compressor.core.artifact import Format, IOSpec, Precision, Signature
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ModelError, UsageError
-from compressor.data.dataset import Split, Text
-from compressor.evaluate import Evaluation, check_reference, evaluate_checkpoint
+from compressor.core.schema import Text
+from compressor.data.dataset import Split
+from compressor.evaluation import Evaluation, check_reference, evaluate_checkpoint
 from compressor.families import adapter_for
 from compressor.models import load_compressed, load_config
 from compressor.quantize.plan import QuantizationPlan

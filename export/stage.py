@@ -9,7 +9,7 @@ from pydantic import Field
 
 from compressor.core.artifact import FORMATS, PRECISIONS, Artifact, Format, Precision
 from compressor.core.errors import StageError
-from compressor.evaluate import check_reference, evaluate_checkpoint
+from compressor.evaluation import check_reference, evaluate_checkpoint
 from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Context, Stage, StageConfig, register
 from export.backend import backend_for

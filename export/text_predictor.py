@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compressor.core.artifact import Artifact, IOSpec
-from compressor.data.dataset import Text
+from compressor.core.schema import Text
 from compressor.text import SentenceEncoder, bucket
 from export.backend import Predictor, backend_for
 

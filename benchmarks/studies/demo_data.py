@@ -13,7 +13,7 @@ from compressor.core.checkpoint import Checkpoint
 from compressor.data.dataset import TextDataset
 from compressor.data.demo_model import demo_teacher
 from compressor.data.intents import generate_intents
-from compressor.evaluate import evaluate_checkpoint
+from compressor.evaluation import evaluate_checkpoint
 from compressor.finetune import Finetune, FinetuneConfig
 from compressor.stage import Context
 

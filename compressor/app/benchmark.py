@@ -7,17 +7,17 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from benchmarks.statistics import summary
 from pydantic import Field
 
 from benchmarks.measure import measure
+from benchmarks.statistics import summary
 from benchmarks.subject import Subject, subject_of, torch_subject
 from compressor.core.artifact import Artifact
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import StageError, UsageError
 from compressor.core.folders import swap
 from compressor.core.measurement import Measurement
-from compressor.data.dataset import Text
+from compressor.core.schema import Text
 from compressor.stage import Context, Stage, StageConfig, register
 from devices.legality import legality
 from devices.profiles import DeviceAddress, parse_device

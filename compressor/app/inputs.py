@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 
 from compressor.core.checkpoint import Checkpoint
-from compressor.core.errors import UsageError
-from compressor.data.dataset import Text
+from compressor.core.schema import Text
 from compressor.data.demo_model import demo_teacher
 from compressor.data.intents import write_intents
 from compressor.data.reader import DataSpec, read_dataset, read_sentences
@@ -56,14 +55,3 @@ def read_texts(path: Path | None) -> tuple[tuple[Text, ...], str]:
     with tempfile.TemporaryDirectory() as folder:
         write_intents(Path(folder))
         return tuple(read_sentences(Path(folder) / "test.tsv")), "built-in sentences"
-
-
-def require_new(output: Path | None) -> Path:
-    """Returns the output folder.
-
-    Raises:
-        UsageError: none was named.
-    """
-    if output is None:
-        raise UsageError("no output folder was named", remedy="add -o DIR")
-    return output

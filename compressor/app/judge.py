@@ -11,11 +11,11 @@ from compressor.app.inputs import default_threads, find_model
 from compressor.app.inspection import Inspection, inspect
 from compressor.core.artifact import MANIFEST, Artifact
 from compressor.core.errors import UsageError
-from compressor.core.schema import Record
+from compressor.core.schema import Record, Text
 from compressor.data.batches import encode_split
-from compressor.data.dataset import Split, Text
+from compressor.data.dataset import Split
 from compressor.data.reader import read_split
-from compressor.evaluate import Evaluation, evaluate_logits, predict_logits
+from compressor.evaluation import Evaluation, evaluate_logits, predict_logits
 from compressor.models import load_compressed
 from compressor.train.runtime import torch_threads
 from export.text_predictor import TextLogits, TextPredictor, probabilities

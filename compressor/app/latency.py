@@ -18,9 +18,8 @@ from compressor.core.artifact import MANIFEST, Artifact
 from compressor.core.errors import UsageError
 from compressor.core.folders import disk_errors, write_text
 from compressor.core.measurement import Measurement
-from compressor.core.schema import Record
+from compressor.core.schema import Record, Text
 from compressor.core.verdict import Verdict
-from compressor.data.dataset import Text
 from devices.conditions import Conditions, Judgement, judge
 from devices.profiles import DeviceAddress, parse_device
 from devices.targets import target_for

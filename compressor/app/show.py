@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # A command loads only what it shows.
     from compressor.core.artifact import Artifact
     from compressor.core.device import DeviceProfile
     from compressor.core.verdict import Verdict
-    from compressor.evaluate import Evaluation
+    from compressor.evaluation import Evaluation
 
 _MOST_FLIPS = 20
 

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from compressor.core.errors import ArtifactError
 from compressor.core.folders import MARKER, write_json
-from compressor.core.hashing import combine, file_hashes, sha256_file
+from compressor.core.hashing import combine, file_hashes
 from compressor.core.schema import Record
 
 Format = Literal["onnx", "tflite", "tensorrt"]
@@ -186,30 +186,3 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     hashes = file_hashes(folder, exclude={MARKER})
     hashes.pop(MANIFEST, None)
     write_json(folder / MANIFEST, manifest.model_copy(update={"files": hashes}).model_dump(mode="json"))
-
-
-def model_size_bytes(folder: Path, names: tuple[str, ...]) -> int:
-    """Returns the bytes of the named files in ``folder``."""
-    return sum((folder / name).stat().st_size for name in names)
-
-
-__all__ = [
-    "CARD",
-    "FORMATS",
-    "IO",
-    "LABELS",
-    "MANIFEST",
-    "PARITY",
-    "PRECISIONS",
-    "Artifact",
-    "Format",
-    "IOSpec",
-    "Manifest",
-    "ModelStatistics",
-    "Precision",
-    "Signature",
-    "TensorSpec",
-    "model_size_bytes",
-    "sha256_file",
-    "write_manifest",
-]

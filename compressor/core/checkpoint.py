@@ -74,7 +74,8 @@ class Checkpoint:
     @property
     def labels(self) -> tuple[str, ...]:
         """Label names in the order of the logits."""
-        names: dict[str, str] = self.config.get("id2label") or {}
+        # A config leaves its labels out where they are transformers' default: two, without names.
+        names: dict[str, str] = self.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
         return tuple(names[key] for key in sorted(names, key=int))
 
     @property

@@ -103,13 +103,6 @@ class AcceptanceError(CompressorError):
     exit_code = 1
 
 
-class InconclusiveError(CompressorError):
-    """A measurement that decides neither way."""
-
-    code = "inconclusive"
-    exit_code = 3
-
-
 class DeviceError(CompressorError):
     """A device that cannot be reached or is not in a condition in which a time means anything."""
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+Text = str | tuple[str, str]
+"""One text, or a pair for two-text tasks."""
+
 
 class Record(BaseModel):
     """A frozen, strict, keyword-only record: an unknown key is an error."""

@@ -9,7 +9,7 @@ from compressor.core.schema import Record
 Outcome = Literal["pass", "over_budget", "inconclusive", "invalid"]
 
 EXIT_CODES: dict[Outcome, int] = {"pass": 0, "over_budget": 1, "inconclusive": 3, "invalid": 4}
-_WORST_FIRST: tuple[Outcome, ...] = ("invalid", "over_budget", "inconclusive", "pass")
+_WORST_FIRST: tuple[Outcome, ...] = ("over_budget", "invalid", "inconclusive", "pass")
 
 
 class Check(Record):
@@ -30,7 +30,7 @@ class Check(Record):
 
 
 class Verdict(Record):
-    """All checks of one gate run; the worst of them decides."""
+    """All checks of one gate run; the worst decides: a limit that is surely missed weighs more than a noisy machine."""
 
     verdict: Outcome
     checks: tuple[Check, ...]

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from compressor.core.errors import DataError, nearest
-from compressor.data.dataset import Split, Text
+from compressor.core.schema import Text
+from compressor.data.dataset import Split
 from compressor.data.tables import Row, Table
 
 TextColumns = tuple[str, ...]

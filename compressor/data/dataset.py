@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from compressor.core.hashing import sha256_json
-
-Text = str | tuple[str, str]
-"""One text, or a pair for two-text tasks."""
+from compressor.core.schema import Text
 
 
 @dataclass(frozen=True)

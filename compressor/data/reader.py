@@ -12,9 +12,9 @@ from pydantic import model_validator
 
 from compressor.core.errors import DataError
 from compressor.core.hashing import sha256_json
-from compressor.core.schema import Record
+from compressor.core.schema import Record, Text
 from compressor.data import columns
-from compressor.data.dataset import Split, Text, TextDataset
+from compressor.data.dataset import Split, TextDataset
 from compressor.data.tables import SUFFIXES, is_dataset_dict, read_table, read_utf8
 
 SplitName = Literal["train", "validation", "test"]

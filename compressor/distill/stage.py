@@ -17,7 +17,7 @@ from compressor.distill.objective import Distillation
 from compressor.distill.outputs import Shape
 from compressor.distill.student import check_copyable, copy_layers, student_config
 from compressor.distill.teacher import TeacherOutputs
-from compressor.evaluate import Evaluation, check_reference, evaluate_model
+from compressor.evaluation import Evaluation, check_reference, evaluate_model
 from compressor.families import adapter_for
 from compressor.finetune import check_saved
 from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters

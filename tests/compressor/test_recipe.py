@@ -33,12 +33,12 @@ def test_stages_get_their_position_and_name_as_id(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "place", "remedy"),
     [
-        ("epochs: 1", "epoch: 1", r"stages\[1\]\.finetune\.epoch: unknown key", "did you mean 'epochs'"),
+        ("epochs: 1", "epoch: 1", r"stages\[0\]\.finetune\.epoch: unknown key", "did you mean 'epochs'"),
         ("- finetune", "- finetun", "unknown stage 'finetun'", "did you mean 'finetune'"),
         ("size_mb: 20", "size_gb: 20", r"accept\.size_gb: unknown key", "did you mean 'size_mb'"),
         ("stages:", "stage:", r"r\.yaml\.stage: unknown key", "did you mean 'stages'"),
         ("dir: data", "directory: data", r"data\.directory: unknown key", "did you mean 'dir'"),
-        ("to: [onnx]", "to: [onxx]", r"stages\[3\]\.export\.to\.0", "correct"),
+        ("to: [onnx]", "to: [onxx]", r"stages\[2\]\.export\.to\.0", "correct"),
         ("version: 1", "version: 2", r"r\.yaml\.version", "correct"),
     ],
 )

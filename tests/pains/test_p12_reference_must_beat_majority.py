@@ -8,7 +8,7 @@ import pytest
 from compressor.core.errors import ModelError
 from compressor.distill.config import DistillConfig
 from compressor.distill.stage import Distill
-from compressor.evaluate import check_reference, evaluate_logits
+from compressor.evaluation import check_reference, evaluate_logits
 from tests.compressor.tiny_data import context, run_stage
 from tests.models import tiny_checkpoint
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from compressor.core.errors import DataError, ModelError
-from compressor.evaluate import evaluate_checkpoint, evaluate_logits
+from compressor.evaluation import evaluate_checkpoint, evaluate_logits
 from compressor.models import load_compressed
 from compressor.text import SentenceEncoder
 from tests.compressor.tiny_data import tiny_dataset
