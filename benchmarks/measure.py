@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 from collections.abc import Sequence
 from itertools import chain
 
@@ -85,6 +86,13 @@ def measure(
         )
         for subject in subjects
     ]
+
+
+def measurement_name(measurement: Measurement) -> str:
+    """Returns a file name for a measurement: profile, address where that is not ``local``, and subject."""
+    profile, _, address = measurement.device.partition("@")
+    where = "" if address == "local" else "-" + re.sub(r"[^A-Za-z0-9._-]+", "_", address)
+    return f"{profile}{where}-{measurement.subject}"
 
 
 def _check(subjects: Sequence[Subject], *, runs: int, processes: int, threads: int, device: DeviceAddress) -> None:

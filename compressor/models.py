@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ModelError
-from compressor.families import adapter_for
+from compressor.families import FamilyAdapter, adapter_for
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
@@ -26,12 +27,17 @@ def resolve(model: str | Path) -> Checkpoint:
     if path.exists() or not _HUB_ID.fullmatch(str(model)) or str(model).startswith("."):
         return Checkpoint.open(path)
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+    )
 
     patterns = ["*.json", "*.safetensors", "*.txt", "*.model", "tokenizer*"]
     try:
         return Checkpoint.open(Path(snapshot_download(str(model), allow_patterns=patterns)))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
         raise ModelError(
             f"'{model}' is no local folder and could not be fetched as a hub id: {type(error).__name__}",
             remedy="check the path; for a hub id, check the name, the network and HF_HUB_OFFLINE",
@@ -59,10 +65,12 @@ def load_compressed(path: str | Path, *, attention: str = "eager", num_labels: i
     Args:
         path: a checkpoint folder, or a hub id.
         attention: the attention implementation; ``eager`` exports and fuses everywhere.
-        num_labels: replace the head by a fresh one of this size when the checkpoint has another size or none.
+        num_labels: replace the head by a fresh one of this size when the checkpoint has another size or none; only head
+            and pooler may be made anew, never the encoder.
 
     Raises:
-        ModelError: not a model folder, pickled weights only, an unknown family, or weights that do not fit the config.
+        ModelError: not a model folder, pickled weights only, a damaged weight file, an unknown family, or weights that
+            do not fit the config.
     """
     from transformers import AutoModelForSequenceClassification
 
@@ -87,13 +95,31 @@ def load_compressed(path: str | Path, *, attention: str = "eager", num_labels: i
         raise ModelError(
             f"{checkpoint.path} does not load: {error}", remedy="check that config.json and the weights belong together"
         ) from error
-    if missing := sorted(loading["missing_keys"]) if num_labels is None else []:
+    except SafetensorError as error:
         raise ModelError(
-            f"{checkpoint.path} has no weights for {', '.join(missing[:3])}; expected a trained classifier",
-            remedy="train a classification head first (a recipe with a finetune stage does)",
-        )
+            f"{checkpoint.path} holds a damaged weight file ({error}); expected whole safetensors",
+            remedy="fetch the model again; with git, 'git lfs pull' replaces a pointer by the weights it stands for",
+        ) from error
+    _check_loaded(checkpoint, adapter_for(config), loading, fresh_head=num_labels is not None)
     module: nn.Module = model.eval()
     return module
+
+
+def _check_loaded(checkpoint: Checkpoint, adapter: FamilyAdapter, loading: dict[str, Any], *, fresh_head: bool) -> None:
+    """Refuses a model of which more was initialised at random than a fresh head may be."""
+    unfilled = {*loading["missing_keys"], *(name for name, *_ in loading["mismatched_keys"])}
+    body = sorted(name for name in unfilled if adapter.in_body(name))
+    if body:
+        raise ModelError(
+            f"{checkpoint.path} has no fitting weights for {', '.join(body[:3])} ({len(body)} tensors); "
+            f"expected a whole {adapter.model_type} encoder",
+            remedy="check that the tensors' names and shapes are those of config.json's model_type",
+        )
+    if unfilled and not fresh_head:
+        raise ModelError(
+            f"{checkpoint.path} has no weights for {', '.join(sorted(unfilled)[:3])}; expected a trained classifier",
+            remedy="train a classification head first (a recipe with a finetune stage does)",
+        )
 
 
 def save_checkpoint(model: nn.Module, tokenizer_from: Path, output: Path) -> None:

@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from filelock import FileLock, Timeout
+
 from compressor.core.artifact import Artifact
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.environment import machine, versions
-from compressor.core.errors import RecipeError, nearest
+from compressor.core.errors import FolderError, RecipeError, nearest
 from compressor.core.folders import MARKER, disk_errors, ensure_ours, new_folder, swap, write_json, write_marker
 from compressor.core.hashing import sha256_file, sha256_folder, sha256_json
 from compressor.core.measurement import Measurement
@@ -149,25 +151,26 @@ def run(
     for name in filter(None, (from_stage, until)):
         if name not in ids:
             raise RecipeError(f"'{name}' is no stage of this recipe", remedy=nearest(name, ids))
-    ensure_ours(folder, "run", force=force)
-    with disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        write_marker(folder, "run")
-    _forget_stages(folder, keep=ids)
+    check(recipe, inputs)
+    open_run_folder(folder, force=force)
     context = Context(
         teacher=inputs.teacher, current=inputs.teacher, data=inputs.data, seed=recipe.seed, threads=inputs.threads,
         workdir=folder, scratch=folder,
     )  # fmt: skip
     records: list[StageRecord] = []
     fresh = force
-    with _run_log(folder):
+    with _locked(folder), _run_log(folder):
+        _forget_stages(folder, keep=ids)
         for entry in recipe.stages:
             key = stage_key(entry, recipe, inputs, tuple(record.key for record in records))
             fresh = fresh or entry.id == from_stage
             record = None if fresh else _read_record(folder, entry, key)
             if record is None:
                 listener.stage_started(entry)
+                earlier = _recorded(folder, entry)
                 record = _run_stage(entry, key, context, folder, listener.progress(entry))
+                # A result that was lost and came out differently makes everything after it stale.
+                fresh = fresh or (earlier is not None and earlier.key == key and earlier.outputs != record.outputs)
             records.append(record)
             context = _advance(context, entry, record, folder)
             listener.stage_finished(entry, record)
@@ -180,11 +183,45 @@ def run(
     return RunResult(folder, recipe, tuple(records), context)
 
 
+def check(recipe: Recipe, inputs: Inputs) -> None:
+    """Asks every stage for what can be known before the first one runs; raises its named error."""
+    for number, entry in enumerate(recipe.stages):
+        entry.build().check(inputs.teacher, tuple(item.id for item in recipe.stages[:number]))
+
+
+def open_run_folder(folder: Path, *, force: bool = False) -> None:
+    """Makes the run folder, or takes an earlier one.
+
+    Raises:
+        FolderError: it is not ours, or cannot be written.
+    """
+    ensure_ours(folder, "run", force=force)
+    with disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_marker(folder, "run")
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keeps a second run out of the same folder while the block runs."""
+    try:
+        with FileLock(folder / ".lock", timeout=0):
+            yield
+    except Timeout as error:
+        raise FolderError(
+            f"another run is working in {folder}", remedy="wait for it, or name another output folder"
+        ) from error
+
+
 def _run_stage(entry: StageEntry, key: str, context: Context, folder: Path, progress: Progress) -> StageRecord:
     stage = entry.build()
     work = folder / ".work"
     scratch = work / f"{entry.id}-{key[:16]}"
-    scratch.mkdir(parents=True, exist_ok=True)
+    with disk_errors(scratch):
+        scratch.mkdir(parents=True, exist_ok=True)
+    for abandoned in work.glob(f"{entry.id}-*"):
+        if abandoned != scratch:
+            shutil.rmtree(abandoned, ignore_errors=True)
     context = replace(context, scratch=scratch, progress=progress)
     stage.requires(context)
     started = time.monotonic()
@@ -243,14 +280,19 @@ def _remove_stale(record: Path, outputs: dict[str, str], folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _read_record(folder: Path, entry: StageEntry, key: str) -> StageRecord | None:
-    """Returns the record of an earlier run if its key is the same and every output is still what it was."""
+def _recorded(folder: Path, entry: StageEntry) -> StageRecord | None:
+    """Returns what an earlier run wrote down of a stage, whatever its key."""
     try:
         value = json.loads((folder / "stages" / f"{entry.id}.json").read_text(encoding="utf-8"))
-        record = StageRecord(**value, status="cached")
+        return StageRecord(**value, status="cached")
     except (OSError, ValueError, TypeError):
         return None
-    if record.key != key:
+
+
+def _read_record(folder: Path, entry: StageEntry, key: str) -> StageRecord | None:
+    """Returns the record of an earlier run if its key is the same and every output is still what it was."""
+    record = _recorded(folder, entry)
+    if record is None or record.key != key:
         return None
     for name, expected in record.outputs.items():
         path = folder / name
@@ -265,7 +307,8 @@ def _advance(context: Context, entry: StageEntry, record: StageRecord, folder: P
     produces = stage.produces
     if produces == "checkpoint":
         checkpoint = Checkpoint.open(paths[0])
-        reference = context.reference or (checkpoint if stage.makes_reference else None)
+        first = stage.makes_reference and context.current.path == context.teacher.path
+        reference = context.reference or (checkpoint if first else None)
         known = {**context.checkpoints, entry.id: checkpoint}
         return replace(context, current=checkpoint, checkpoints=known, reference=reference)
     if produces == "artifacts":

@@ -10,21 +10,33 @@ from pathlib import Path
 from compressor.core.hashing import combine, sha256_file
 
 OURS = ("compressor", "export", "devices", "benchmarks")
+BY_PATH = {"devices.runner": ("devices.runners.python_runner",)}
+"""Modules that another one runs as files instead of importing them."""
+DATA_SUFFIXES = frozenset({".yaml", ".jinja", ".sh"})
 
 
 @cache
 def source_hash(module: str) -> str:
-    """Returns one hash over the sources of ``module`` and of all modules of ours it reaches."""
-    files: dict[str, str] = {}
+    """Returns one hash over ``module``, all modules of ours that it reaches, and their packages' data files."""
+    return combine({name: sha256_file(path) for name, path in reached(module).items()})
+
+
+def reached(module: str) -> dict[str, Path]:
+    """Returns the files behind a module: {module name, or path of a data file below its package: file}."""
+    files: dict[str, Path] = {}
     waiting = [module]
     while waiting:
         name = waiting.pop()
         path = _file(name)
         if name in files or path is None:
             continue
-        files[name] = sha256_file(path)
+        files[name] = path
         waiting.extend(_imports(name, path))
-    return combine(files)
+        waiting.extend(BY_PATH.get(name, ()))
+    for folder in {path.parent for path in files.values()}:
+        data = (path for path in folder.rglob("*") if path.suffix in DATA_SUFFIXES)
+        files |= {f"{folder.name}/{path.relative_to(folder).as_posix()}": path for path in data}
+    return files
 
 
 @cache

@@ -46,7 +46,7 @@ class Context:
     checkpoints: Mapping[str, Checkpoint] = field(default_factory=dict)
     """Earlier results by stage id."""
     reference: Checkpoint | None = None
-    """The trained teacher that ``accept`` compares with: the result of the first finetune stage, else ``teacher``."""
+    """The teacher as this run trained it; None where the recipe trains none."""
     data: TextDataset
     seed: int = 0
     threads: int = 1
@@ -57,6 +57,11 @@ class Context:
     scratch: Path
     """A folder of this stage and cache key alone; it outlives a killed run, so that training can resume from it."""
     progress: Progress = silent
+
+    @property
+    def trained_teacher(self) -> Checkpoint:
+        """The trained teacher that ``accept`` compares with."""
+        return self.reference or self.teacher
 
 
 ConfigT = TypeVar("ConfigT", bound=StageConfig)
@@ -80,6 +85,14 @@ class Stage(ABC, Generic[ConfigT]):
     def forecast(self, model_config: Any) -> Any:
         """Returns the transformers config that a model of ``model_config`` has after this stage, for a dry run."""
         return model_config
+
+    def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
+        """Raises a named error for what can be known before the first stage runs: packages, devices, names, limits.
+
+        Args:
+            teacher: the model the recipe names.
+            earlier: ids of the stages before this one.
+        """
 
     @abstractmethod
     def requires(self, context: Context) -> None:

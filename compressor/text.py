@@ -57,15 +57,9 @@ class SentenceEncoder:
         """Reads ``tokenizer.json`` from a checkpoint or artifact folder.
 
         Raises:
-            ModelError: there is no ``tokenizer.json``; slow tokenizers have to be converted first.
+            ModelError: as :func:`load_tokenizer`.
         """
-        file = folder / "tokenizer.json"
-        if not file.is_file():
-            raise ModelError(
-                f"{folder} holds no tokenizer.json; expected a fast tokenizer beside the weights",
-                remedy="load it with transformers.AutoTokenizer and save it there with save_pretrained()",
-            )
-        tokenizer = Tokenizer.from_file(str(file))
+        tokenizer = load_tokenizer(folder)
         return cls(tokenizer, max_tokens=max_tokens, pad_id=_pad_id(folder, tokenizer) if pad_id is None else pad_id)
 
     def encode(self, texts: Sequence[Text]) -> list[Encoded]:
@@ -93,6 +87,27 @@ class SentenceEncoder:
             mask[row, : len(item)] = 1
             types[row, : len(item)] = item.type_ids
         return {INPUT_IDS: ids, ATTENTION_MASK: mask, TOKEN_TYPE_IDS: types}
+
+
+def load_tokenizer(folder: Path) -> Tokenizer:
+    """Reads ``tokenizer.json`` from a checkpoint or artifact folder.
+
+    Raises:
+        ModelError: there is none (slow tokenizers have to be converted first), or it is damaged.
+    """
+    file = folder / "tokenizer.json"
+    if not file.is_file():
+        raise ModelError(
+            f"{folder} holds no tokenizer.json; expected a fast tokenizer beside the weights",
+            remedy="load it with transformers.AutoTokenizer and save it there with save_pretrained()",
+        )
+    try:
+        return Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises plain Exception for whatever it cannot read
+        raise ModelError(
+            f"{file} is not a readable tokenizer: {error}",
+            remedy="fetch the model again, or save the tokenizer there again with save_pretrained()",
+        ) from error
 
 
 def bucket(tokens: int, lengths: Sequence[int]) -> int:

@@ -42,7 +42,7 @@ class WarmUp(Record):
 
     min_runs: int = Field(default=3, ge=1)
     max_runs: int = Field(default=50, ge=1)
-    max_seconds: float = Field(default=4.0, gt=0)
+    max_seconds: float = Field(default=1.5, gt=0)
     """For all lengths of one process together."""
     tolerance: float = Field(default=0.05, gt=0)
     """Largest relative difference of the two medians."""
@@ -145,7 +145,8 @@ def run_job(target: Target, job: Job, *, time_limit_s: float) -> RunnerResult:
     with tempfile.TemporaryDirectory(prefix="compressor-job-") as folder:
         request, answer = Path(folder) / "job.json", Path(folder) / "result.json"
         write_json(request, job.model_dump(mode="json"))
-        remote_answer = target.path("result.json")
+        # A name of its own: a runner that ends without writing must not leave us an earlier job's answer.
+        remote_answer = target.path(f"{Path(folder).name}.json")
         completed = target.run(
             [target.python, runner, target.push(request), remote_answer],
             time_limit_s=time_limit_s,

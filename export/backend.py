@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from pydantic import Field
-from torch import nn
 
 from compressor.core.artifact import Format, IOSpec, ModelStatistics, Precision, Signature
 from compressor.core.errors import MissingExtraError
 from compressor.core.schema import Record
 from compressor.quantize.plan import QuantizationPlan
 from compressor.text import Batch
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 class ConversionSpec(Record):

@@ -24,20 +24,25 @@ from export.text_predictor import TextPredictor
 
 logger = logging.getLogger(__name__)
 
-SAFEST_FIRST: tuple[Precision, ...] = PRECISIONS
-"""A float file is proven before its quantised child, so that an error has one place to come from."""
 COMPUTE_PRECISION: dict[tuple[Format, Precision], str] = {
-    ("onnx", "fp16"): "fp32 (ONNX Runtime's CPU kernels widen half weights)",
-    ("tflite", "fp16"): "fp32 (LiteRT's CPU kernels widen half weights)",
-    ("onnx", "int8"): "int8 products, activations quantised to uint8 at run time",
-    ("tflite", "int8"): "int8 products, activations quantised at run time",
-    ("tensorrt", "fp16"): "fp16 in the engine that is built from it; fp32 where ONNX Runtime checks it",
+    ("onnx", "int8"): "int8",
+    ("tflite", "int8"): "int8",
+    ("tensorrt", "fp16"): "fp16",
 }
+"""What a CPU (for TensorRT: the engine) computes in; fp32 where it widens half weights first."""
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """What was made, and every rung that was refused on the way."""
+
+    artifacts: tuple[Artifact, ...]
+    refused: tuple[Attempt, ...]
 
 
 def export_artifacts(
     checkpoint: Checkpoint, request: ExportRequest, output: Path, *, progress: Progress = silent
-) -> tuple[Artifact, ...]:
+) -> ExportResult:
     """Makes every requested artifact as a folder ``<format>-<precision>`` in ``output``.
 
     A folder that is already there and whole is kept, so that a killed export goes on where it was.
@@ -55,24 +60,26 @@ def export_artifacts(
     total, done = sum(map(len, wanted.values())), 0
     source = ExportSource.load(checkpoint, request)
     artifacts: dict[str, Artifact] = {}
+    refused: list[Attempt] = []
     output.mkdir(parents=True, exist_ok=True)
     for backend, precisions in wanted.items():
         with tempfile.TemporaryDirectory(prefix=".export-", dir=output) as work:
             exporter = _Exporter(backend, source, request, Path(work), output)
             for precision in precisions:
                 progress(done, total, f"{backend.format} {precision}")
-                artifact = exporter.climb(precision)
+                artifact, attempts = exporter.climb(precision)
                 artifacts[artifact.name] = artifact
+                refused += [attempt for attempt in attempts if not attempt.accepted]
                 done += 1
     progress(total, total, "exported")
-    return tuple(artifacts.values())
+    return ExportResult(tuple(artifacts.values()), tuple(refused))
 
 
 def _offered(backend: Backend, precisions: tuple[Precision, ...]) -> list[Precision]:
     """Returns the requested precisions that the format has, a float file before its quantised child."""
-    offered = [item for item in SAFEST_FIRST if item in precisions and backend.offers(item)]
+    offered = [item for item in PRECISIONS if item in precisions and backend.offers(item)]
     if not offered:
-        known = ", ".join(item for item in SAFEST_FIRST if backend.offers(item))
+        known = ", ".join(item for item in PRECISIONS if backend.offers(item))
         raise UsageError(
             f"{backend.format} cannot be made in {', '.join(precisions)}; expected one of {known}",
             remedy=f"pass --precision {known.rpartition(', ')[2]}",
@@ -90,31 +97,38 @@ class _Exporter:
     work: Path
     output: Path
 
-    def climb(self, precision: Precision) -> Artifact:
-        """Returns the first artifact on the ladder of ``precision`` that is proven and accepted."""
+    def climb(self, precision: Precision) -> tuple[Artifact, tuple[Attempt, ...]]:
+        """Returns the first artifact on the ladder of ``precision`` that is proven and accepted, and every attempt."""
         attempts: list[Attempt] = []
         ladder = rungs(precision, self.request.plan)
         for number, rung in enumerate(ladder):
             if kept := self._kept(rung.precision):
-                return kept
+                return kept, tuple(attempts)
             folder = self.work / f"{precision}-{number}"
             try:
                 candidate = self._make(rung, folder)
+                attempts.append(self._judge(rung, candidate))
             except (ParityError, StageError) as error:
                 if number + 1 == len(ladder):
                     raise
-                attempts.append(Attempt(rung=rung.name, precision=rung.precision, accepted=False, reason=error.message))
-                continue
-            attempts.append(self._judge(rung, candidate))
+                attempts.append(self._attempt(rung, error.message))
             if attempts[-1].accepted:
-                return self._bundle(rung, candidate, tuple(attempts))
-            logger.warning("%s %s refused: %s", self.backend.format, rung.name, attempts[-1].reason)
+                return self._bundle(rung, candidate, tuple(attempts)), tuple(attempts)
+            logger.warning("%s refused: %s", attempts[-1].rung, attempts[-1].reason)
         tried = "; ".join(f"{attempt.rung}: {attempt.reason}" for attempt in attempts)
         raise AcceptanceError(
             f"no {self.backend.format} file of {precision} or a safer precision stays within "
             f"{self.request.plan.max_drop_points} points of the checkpoint ({tried})",
             remedy="allow a larger max_drop_points, or export fp32",
         )
+
+    def _attempt(
+        self, rung: Rung, reason: str, *, value: float | None = None, drop: float | None = None, accepted: bool = False
+    ) -> Attempt:
+        return Attempt(
+            rung=f"{self.backend.format} {rung.name}", precision=rung.precision, value=value, drop_points=drop,
+            accepted=accepted, reason=reason,
+        )  # fmt: skip
 
     def _kept(self, precision: Precision) -> Artifact | None:
         folder = self.output / f"{self.backend.format}-{precision}"
@@ -158,19 +172,17 @@ class _Exporter:
     def _judge(self, rung: Rung, candidate: _Candidate) -> Attempt:
         split, reference = self.request.selection, self.source.selection
         if split is None or reference is None:
-            reason = "parity holds; no labelled data to judge the task on"
-            return Attempt(rung=rung.name, precision=rung.precision, accepted=True, reason=reason)
+            return self._attempt(rung, "parity holds; no labelled text to judge the task on", accepted=True)
         value = _score(candidate.predictor, split, self.source.labels).value
         drop, allowed = judge_drop(value, reference.value, rung.plan)
         limit = rung.plan.max_drop_points
-        reason = f"{drop:+.2f} points lost on validation" + ("" if limit is None else f", {limit:.2f} allowed")
-        return Attempt(
-            rung=rung.name, precision=rung.precision, value=value, drop_points=drop, accepted=allowed, reason=reason
-        )
+        reason = f"{drop:+.2f} points lost on {len(split)} sentences"
+        reason += "" if limit is None else f", {limit:.2f} allowed"
+        return self._attempt(rung, reason, value=value, drop=drop, accepted=allowed)
 
     def _bundle(self, rung: Rung, candidate: _Candidate, attempts: tuple[Attempt, ...]) -> Artifact:
         source, request, backend = self.source, self.request, self.backend
-        target = self.output / f"{backend.format}-{candidate.precision}"
+        target = self.output / f"{backend.format}-{rung.precision}"
         with new_folder(target, "artifact") as folder:
             for file in candidate.folder.iterdir():
                 file.rename(folder / file.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import nn
 
@@ -65,20 +66,13 @@ class ExportSource:
 
         Raises:
             UsageError: lengths the model cannot take.
-            ModelError: the checkpoint does not load or names other labels than it has logits.
-            AcceptanceError: the checkpoint itself does not beat the majority class.
+            ModelError: the checkpoint does not load, names other labels than it has logits, or does not itself beat the
+                majority class.
         """
         config = load_config(checkpoint)
         model = load_compressed(checkpoint.path)
         adapter = adapter_for(config)
-        limit = adapter.max_tokens(config)
-        lengths = tuple(sorted(set(request.lengths)))
-        if not lengths or lengths[0] < MIN_LENGTH or lengths[-1] > limit:
-            given = ", ".join(map(str, lengths)) or "none"
-            raise UsageError(
-                f"lengths {given}: expected numbers from {MIN_LENGTH} to {limit}, the most tokens this model takes",
-                remedy=f"pass lengths of at most {limit}",
-            )
+        lengths = check_lengths(request.lengths, config)
         labels, num_labels = checkpoint.labels, int(config.num_labels)
         if len(labels) != num_labels:
             raise ModelError(
@@ -107,6 +101,23 @@ class ExportSource:
             pad_id=self.spec.pad_id,
             signatures=signatures,
         )
+
+
+def check_lengths(lengths: tuple[int, ...], config: Any) -> tuple[int, ...]:
+    """Returns the lengths in ascending order, each once.
+
+    Raises:
+        UsageError: none, too short for one piece of text, or more tokens than a model of this config takes.
+    """
+    limit = adapter_for(config).max_tokens(config)
+    ordered = tuple(sorted(set(lengths)))
+    if not ordered or ordered[0] < MIN_LENGTH or ordered[-1] > limit:
+        raise UsageError(
+            f"lengths {', '.join(map(str, ordered)) or 'none'}: expected numbers from {MIN_LENGTH} to {limit}, "
+            "the most tokens this model takes",
+            remedy=f"pass lengths of at most {limit}",
+        )
+    return ordered
 
 
 def _evaluate(

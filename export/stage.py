@@ -8,13 +8,15 @@ from typing import Any
 from pydantic import Field
 
 from compressor.core.artifact import FORMATS, PRECISIONS, Artifact, Format, Precision
-from compressor.core.errors import StageError
+from compressor.core.checkpoint import Checkpoint
+from compressor.core.errors import ModelError, StageError
 from compressor.evaluation import check_reference, evaluate_checkpoint
+from compressor.models import load_config
 from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Context, Stage, StageConfig, register
 from export.backend import backend_for
 from export.build import export_artifacts
-from export.source import ExportRequest
+from export.source import ExportRequest, check_lengths
 
 DEFAULT_LENGTHS = (16, 32, 64, 128)
 PARITY_TEXTS = 200
@@ -42,30 +44,44 @@ class ExportStage(Stage[ExportConfig]):
     packages = ("torch", "transformers", "onnx", "onnxruntime", "onnxscript", "litert-torch", "ai-edge-quantizer",
                 "ai-edge-litert", "tensorrt", "tensorrt-rtx-cu12")  # fmt: skip
 
-    def requires(self, context: Context) -> None:
-        """Checks that the packages of every format are installed."""
+    def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
+        """Checks packages and lengths; no stage changes how many tokens a model takes."""
         for name in self.config.to:
             backend_for(name).require()
+        check_lengths(self.config.lengths, load_config(teacher))
+
+    def requires(self, context: Context) -> None:
+        """Checks that the checkpoint's labels are the data's, in the same order."""
+        if context.current.labels != context.data.label_names:
+            raise ModelError(
+                f"the checkpoint's labels are {', '.join(context.current.labels[:6])}; "
+                f"the data's are {', '.join(context.data.label_names[:6])}",
+                remedy="put a finetune stage first, or use data with the model's labels",
+            )
 
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Makes one folder an artifact; formats done before a kill are taken from the scratch folder."""
         plan = QuantizationPlan.model_validate(context.current.quantization or {})
         if self.config.max_drop_points is not None:
             plan = plan.model_copy(update={"max_drop_points": self.config.max_drop_points})
-        teacher = None
-        if context.reference is not None:
-            teacher = evaluate_checkpoint(context.reference, context.data.test, threads=context.threads)
-            check_reference(teacher)
+        # A plan for FP16 makes nothing smaller than that.
+        smallest = PRECISIONS.index(plan.precision) if context.current.quantization else len(PRECISIONS)
+        precisions = tuple(item for item in self.config.precisions if PRECISIONS.index(item) <= smallest)
+        longest = max(self.config.lengths)
+        teacher = evaluate_checkpoint(
+            context.trained_teacher, context.data.test, threads=context.threads, max_tokens=longest
+        )
+        check_reference(teacher, "the teacher")
         request = ExportRequest(
-            formats=self.config.to, precisions=self.config.precisions, lengths=self.config.lengths, plan=plan,
+            formats=self.config.to, precisions=precisions, lengths=self.config.lengths, plan=plan,
             parity_texts=context.data.test.texts[:PARITY_TEXTS], parity_source="test texts",
             selection=context.data.validation, report=context.data.test, teacher=teacher,
             name=context.current.path.name, threads=context.threads,
         )  # fmt: skip
-        artifacts = export_artifacts(context.current, request, context.scratch, progress=context.progress)
-        for artifact in artifacts:
+        made = export_artifacts(context.current, request, context.scratch, progress=context.progress)
+        for artifact in made.artifacts:
             artifact.path.rename(output / artifact.name)
-        return {"artifacts": {item.name: item.manifest.model_dump(mode="json") for item in artifacts}}
+        return {"refused": [attempt.model_dump(mode="json") for attempt in made.refused]}
 
     def ensures(self, context: Context, output: Path) -> None:
         """Every folder is whole, and its precision is the one found in the file."""

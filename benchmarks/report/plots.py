@@ -15,6 +15,8 @@ _GRID = "#8a8f98"
 _COLORS = {"onnx": "#2f6fb3", "tflite": "#1b8a6b", "tensorrt": "#8a5bb0", "baseline": "#8a8f98"}
 _LINES = ("#2f6fb3", "#1b8a6b", "#c2622d", "#8a5bb0", "#b0902b", "#b14a68")
 _WIDTH = 6.2
+_MOST_POINTS = 400
+"""Of one curve: about one a pixel; a page of all steps of a long training would have megabytes."""
 _DASHES = {"fp32": "-", "fp16": "--", "int8": "-", "mixed": ":"}
 _SETTINGS = {
     "svg.fonttype": "none",
@@ -78,7 +80,7 @@ def _tradeoff(data: ReportData) -> str:
 
 def _label(axes: Any, rows: Sequence[Row]) -> None:
     """Writes each point's name where it hides no other, topmost first; a name that finds no place is left out."""
-    axes.figure.canvas.draw()  # fixes the layout, so that data coordinates have their final place
+    axes.figure.draw_without_rendering()  # fixes the layout, so that data coordinates have their final place
     to_pixels = axes.transData.transform
     pixels = [to_pixels((row.p50_ms, 100 * (row.accuracy or 0))) for row in rows]
     taken = [(x - 5, y - 5, x + 5, y + 5) for x, y in pixels]
@@ -166,12 +168,20 @@ def _losses(data: ReportData) -> str:
     figure, panels = _figure(_WIDTH, 2.0 * len(stages), rows=len(stages))
     for stage, axes in zip(stages, panels if len(stages) > 1 else [panels], strict=True):
         for (name, curve), color in zip(stage.curves.items(), _LINES * len(stage.curves), strict=False):
-            axes.plot(range(1, len(curve) + 1), curve, color=color, linewidth=1.3, label=name)
+            axes.plot(*_thinned(curve), color=color, linewidth=1.3, label=name)
         axes.set_title(f"{stage.id} ({stage.stage})", loc="left", fontsize=10)
         axes.set_ylim(bottom=0)
-        axes.legend(frameon=False, fontsize=9)
+        axes.legend(frameon=False, fontsize=9, loc="upper right")
     (panels[-1] if len(stages) > 1 else panels).set_xlabel("step")
     return _svg(figure, "losses")
+
+
+def _thinned(curve: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Returns (steps counted from 1, values): at most ``_MOST_POINTS`` points, each the mean of a block."""
+    width = math.ceil(len(curve) / _MOST_POINTS)
+    blocks = [curve[start : start + width] for start in range(0, len(curve), width)]
+    steps = [1 + index * width + (len(block) - 1) / 2 for index, block in enumerate(blocks)]
+    return steps, [sum(block) / len(block) for block in blocks]
 
 
 def _rows(data: ReportData) -> tuple[Row, ...]:

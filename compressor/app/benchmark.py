@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from benchmarks.measure import measure
-from benchmarks.statistics import summary
+from benchmarks.measure import measure, measurement_name
 from benchmarks.subject import Subject, subject_of, torch_subject
 from compressor.core.artifact import Artifact
 from compressor.core.checkpoint import Checkpoint
-from compressor.core.errors import StageError, UsageError
-from compressor.core.folders import swap
+from compressor.core.errors import AcceptanceError, ParityError, StageError, UsageError
 from compressor.core.measurement import Measurement
 from compressor.core.schema import Text
 from compressor.stage import Context, Stage, StageConfig, register
 from devices.legality import legality
 from devices.profiles import DeviceAddress, parse_device
+from devices.targets import target_for
 from export.build import export_artifacts
 from export.source import ExportRequest
 from export.stage import PARITY_TEXTS
@@ -52,8 +52,14 @@ class BenchmarkStage(Stage[BenchmarkConfig]):
     produces = "measurements"
     packages = ("torch", "onnxruntime", "ai-edge-litert", "tokenizers")
 
+    def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
+        """Checks that every device is known and can be reached."""
+        for name in self.config.devices:
+            with target_for(parse_device(name)):
+                pass
+
     def requires(self, context: Context) -> None:
-        """Checks that there is something to measure and that every device is known."""
+        """Checks that there is something to measure."""
         devices = [parse_device(name) for name in self.config.devices]
         if not any(self._chosen(context, device)[0] for device in devices):
             raise UsageError(
@@ -65,26 +71,21 @@ class BenchmarkStage(Stage[BenchmarkConfig]):
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Measures all artifacts and baselines interleaved, one measurement file a subject and device."""
         sentences = context.data.sentences or context.data.test.texts
-        facts: dict[str, Any] = {"skipped": {}, "summaries": {}, "baselines": []}
-        baselines: list[Subject] = []
-        if self.config.baselines and context.artifacts:
-            context.progress(0, 2, "teacher as baseline")
-            baselines = _baselines(context, context.reference or context.teacher, sentences)
-            facts["baselines"] = [subject.name for subject in baselines]
+        baselines = Baselines.of(context, sentences) if self.config.baselines else Baselines()
+        skipped: dict[str, str] = {}
         for name in self.config.devices:
             device = parse_device(name)
-            artifacts, skipped = self._chosen(context, device)
-            facts["skipped"] |= {f"{device.profile.name}/{key}": reason for key, reason in skipped.items()}
-            context.progress(1, 2, f"measuring {len(artifacts) + len(baselines)} models on {device.name}")
-            measured = measure(
-                [*map(subject_of, artifacts), *baselines], sentences, device=device, threads=self.config.threads,
-                runs=self.config.runs, processes=self.config.processes, seed=context.seed,
-            )  # fmt: skip
-            for item in measured:
-                item.save(output / f"{device.profile.name}-{item.subject}.json")
-                facts["summaries"][f"{device.profile.name}/{item.subject}"] = summary(item).model_dump(mode="json")
+            artifacts, refused = self._chosen(context, device)
+            skipped |= {f"{artifact} on {device.profile.name}": reason for artifact, reason in refused.items()}
+            subjects = [*map(subject_of, artifacts), *baselines.subjects]
+            context.progress(1, 2, f"measuring {len(subjects)} models on {device.name}")
+            for item in measure(
+                subjects, sentences, device=device, threads=self.config.threads, runs=self.config.runs,
+                processes=self.config.processes, seed=context.seed,
+            ):  # fmt: skip
+                item.save(output / f"{measurement_name(item)}.json")
         context.progress(2, 2, "measured")
-        return facts
+        return {"skipped": skipped, "baselines": baselines.facts}
 
     def ensures(self, context: Context, output: Path) -> None:
         """Every file reads back and holds every run asked for."""
@@ -104,18 +105,34 @@ class BenchmarkStage(Stage[BenchmarkConfig]):
         return [item for item in wanted if item.name not in refused], refused
 
 
-def _baselines(context: Context, teacher: Checkpoint, sentences: tuple[Text, ...]) -> list[Subject]:
-    """Returns the teacher as people run it today: PyTorch padded to one length, and dynamic-INT8 ONNX."""
-    lengths = tuple(sorted({length for artifact in context.artifacts for length in artifact.io.lengths})) or (128,)
-    request = ExportRequest(
-        formats=("onnx",), precisions=("int8",), lengths=lengths, parity_texts=sentences[:PARITY_TEXTS],
-        parity_source="test texts", report=context.data.test, name="teacher", threads=context.threads,
-    )  # fmt: skip
-    (artifact,) = export_artifacts(teacher, request, context.scratch / "teacher")
-    kept = context.workdir / "baselines" / "teacher-onnx-int8"
-    kept.parent.mkdir(exist_ok=True)
-    swap(artifact.path, kept)
-    onnx = subject_of(Artifact.load(kept))
-    longest = lengths[-1]
-    torch = torch_subject(teacher, name=f"teacher-torch-fp32-padded-{longest}", max_tokens=longest, pad_to=longest)
-    return [torch, onnx]
+@dataclass(frozen=True)
+class Baselines:
+    """The teacher as people run it today: in PyTorch padded to one length, and as dynamic-INT8 ONNX."""
+
+    subjects: tuple[Subject, ...] = ()
+    facts: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Name to ``size_mb`` and ``accuracy``; a baseline that could not be made is left out."""
+
+    @classmethod
+    def of(cls, context: Context, sentences: tuple[Text, ...]) -> Baselines:
+        """Prepares the baselines in the stage's scratch folder."""
+        context.progress(0, 2, "teacher as baseline")
+        teacher = context.trained_teacher
+        longest = max(artifact.io.max_tokens for artifact in context.artifacts)
+        request = ExportRequest(
+            formats=("onnx",), precisions=("int8",), lengths=(longest,), parity_texts=sentences[:PARITY_TEXTS],
+            parity_source="test texts", report=context.data.test, name="teacher", threads=context.threads,
+        )  # fmt: skip
+        padded = f"teacher-torch-fp32-padded-{longest}"
+        subjects = [torch_subject(teacher, name=padded, max_tokens=longest, pad_to=longest)]
+        facts = {padded: {"size_mb": teacher.size_bytes / 1e6}}
+        try:
+            (artifact,) = export_artifacts(teacher, request, context.scratch / "teacher").artifacts
+        except (ParityError, StageError, AcceptanceError) as error:
+            logger.warning("no INT8 baseline: %s", error.message)
+        else:
+            subjects.append(replace(subject_of(artifact), name="teacher-onnx-int8"))
+            reference = artifact.manifest.reference
+            facts[padded]["accuracy"] = reference["checkpoint"]
+            facts["teacher-onnx-int8"] = {"size_mb": artifact.size_mb, "accuracy": reference["artifact"]}
+        return cls(tuple(subjects), facts)

@@ -20,7 +20,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Turn a trained BERT-family model into proven ONNX, TFLite and TensorRT artifacts for a device.",
     epilog="Exit codes: 0 done or within budget; 1 over budget or an acceptance limit missed; 2 wrong use, bad file or "
-    "missing extra; 3 inconclusive; 4 device not reachable or not in a measurable condition; 130 interrupted.",
+    "missing extra; 3 inconclusive; 4 device not reachable or not in a measurable condition; 70 internal error; "
+    "130 interrupted.",
 )  # fmt: skip
 devices_app = typer.Typer(no_args_is_help=True, help="What can be reached, and in what condition it is.")
 app.add_typer(devices_app, name="devices")
@@ -55,7 +56,7 @@ def run(
     verbose: Verbose = False,
     debug: Debug = False,
 ) -> None:
-    """Walk the whole road: train, compress, convert, prove, measure, judge, report."""
+    """Walk the whole road. Train, compress, convert, prove, measure, judge, report."""
     from compressor.app import runs, show
 
     with command(as_json=as_json, debug=debug, verbose=verbose):
@@ -82,7 +83,7 @@ def plan(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Say what a run would do: stages, what is cached, parameters and bytes, what the device cannot run and why."""
+    """Say what a run would do. Stages, what is cached, parameters, bytes, what a device cannot run and why."""
     from compressor.app import planning, show
 
     with command(as_json=as_json, debug=debug):
@@ -110,7 +111,7 @@ def convert(
     verbose: Verbose = False,
     debug: Debug = False,
 ) -> None:
-    """Convert one model to one artifact, prove it, and judge it on its task; no training."""
+    """Convert one model to one artifact. It is proven and judged on its task; nothing is trained."""
     from compressor.app import convert as conversion
     from compressor.app import show
 
@@ -141,7 +142,7 @@ def bench(
     verbose: Verbose = False,
     debug: Debug = False,
 ) -> None:
-    """Measure the latency per sentence, every run kept."""
+    """Measure the latency per sentence. Every run is kept."""
     from compressor.app import latency, show
 
     with command(as_json=as_json, debug=debug, verbose=verbose):
@@ -166,7 +167,7 @@ def gate(
     verbose: Verbose = False,
     debug: Debug = False,
 ) -> None:
-    """Measure and judge against a budget; the exit code is the verdict."""
+    """Measure and judge against a budget. The exit code is the verdict."""
     from compressor.app import latency, show
 
     with command(as_json=as_json, debug=debug, verbose=verbose):
@@ -186,7 +187,7 @@ def evaluate(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Score an artifact or a model on labelled text, through its own tokenizer and runtime."""
+    """Score an artifact or model on labelled text. It runs through its own tokenizer and runtime."""
     from compressor.app import judge, show
 
     with command(as_json=as_json, debug=debug):
@@ -201,7 +202,7 @@ def predict(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Answer some texts: a first look."""
+    """Answer some texts. A first look."""
     from compressor.app import judge, show
 
     with command(as_json=as_json, debug=debug):
@@ -214,7 +215,7 @@ def inspect(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Say what is in a file, as found: precision, parameters, unique bytes, operators, lengths."""
+    """Say what is in a file, as found. Precision, parameters, unique bytes, operators, lengths."""
     from compressor.app import inspection, show
 
     with command(as_json=as_json, debug=debug):
@@ -230,7 +231,7 @@ def compare(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Put two models side by side, with the examples whose answer flips."""
+    """Put two models side by side. With data, the examples whose answer flips are shown."""
     from compressor.app import judge, show
 
     with command(as_json=as_json, debug=debug):
@@ -261,7 +262,7 @@ def devices_probe(
 
 @app.command()
 def doctor(as_json: AsJson = False, debug: Debug = False) -> None:
-    """Say what is installed and what each missing piece would bring."""
+    """Say what is installed and what is missing."""
     from compressor.app import doctor as diagnosis
     from compressor.app import show
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import sys
 import time
@@ -25,6 +26,9 @@ from compressor.stage import Progress as StageProgress
 
 SCHEMA_VERSION = 1
 INTERRUPTED = 130
+BROKEN_PIPE = 141
+INTERNAL_ERROR = 70
+"""A defect of ours (EX_SOFTWARE of sysexits.h): never to be read as a verdict."""
 _PLAIN_EVERY_S = 15.0
 """Seconds between two progress lines where there is no terminal."""
 
@@ -98,8 +102,18 @@ def errors(*, as_json: bool, debug: bool) -> Iterator[None]:
         stderr.print("interrupted; what was finished is kept, nothing is half-written")
         raise SystemExit(INTERRUPTED) from None
     except BrokenPipeError:
-        sys.stderr.close()
-        raise SystemExit(0) from None
+        # Whoever read stdout has gone: end as a process that the signal ends, and let nothing more be flushed there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(BROKEN_PIPE) from None
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        message = f"internal error: {type(error).__name__}: {error}"
+        if as_json:
+            print_json({"error": {"code": "internal", "message": message, "remedy": "run again with --debug"}})
+        stderr.print(message, style="bold red")
+        stderr.print("what to do: run again with --debug and report what it shows")
+        raise SystemExit(INTERNAL_ERROR) from None
     finally:
         signal.signal(signal.SIGTERM, earlier)
 
@@ -111,6 +125,7 @@ def show_logs(verbose: bool) -> None:
     handler.setLevel(logging.INFO if verbose else logging.WARNING)
     for name in ("compressor", "export", "devices", "benchmarks"):
         logging.getLogger(name).handlers = [handler]
+        logging.getLogger(name).setLevel(logging.INFO)
         logging.getLogger(name).propagate = False
     logging.getLogger().addHandler(logging.NullHandler())
     logging.getLogger("torch").setLevel(logging.ERROR)

@@ -8,7 +8,10 @@ from pathlib import Path
 
 from compressor.app.inputs import default_threads, find_model, read_texts
 from compressor.core.artifact import Artifact, Format, Precision
-from compressor.core.folders import ensure_ours, swap
+from compressor.core.checkpoint import Checkpoint
+from compressor.core.errors import UsageError
+from compressor.core.folders import disk_errors, ensure_ours, swap
+from compressor.data.dataset import Split
 from compressor.data.reader import read_split
 from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Progress, silent
@@ -43,7 +46,8 @@ def convert(
         output: the artifact's folder.
         lengths: length buckets in tokens.
         calibrate: sentences for parity; built-in ones where neither this nor ``eval_data`` is given.
-        eval_data: labelled text on which the converted file is judged.
+        eval_data: labelled text on which the converted file is judged: a file, or a folder whose validation split
+            selects and whose test split is reported.
         max_drop_points: largest fall in accuracy (percentage points); the next safer precision is tried above it.
         device: the device it is for; what that cannot run is refused before any work.
         threads: threads for conversion and evaluation; default: all cores.
@@ -53,13 +57,20 @@ def convert(
     Raises:
         CompressorError: see :func:`export.build.export_artifacts`; nothing is left in ``output`` then.
     """
-    output = Path(output)
+    if max_drop_points is not None and eval_data is None:
+        raise UsageError(
+            "a limit on the accuracy was given and no labelled text to measure it on", remedy="add --eval FILE"
+        )
+    output = Path(output).resolve()
     ensure_ours(output, "artifact", force=force)
     if device is not None:
         check_legal(parse_device(device).profile, to, precision)
     checkpoint = find_model(model)
-    split = read_split(eval_data, checkpoint.labels) if eval_data is not None else None
-    texts, source = (split.texts, Path(eval_data or "").name) if split else read_texts(calibrate)
+    selection, report = _splits(eval_data, checkpoint)
+    if calibrate is None and report is not None:
+        texts, source = report.texts, "evaluation texts"
+    else:
+        texts, source = read_texts(calibrate)
     request = ExportRequest(
         formats=(to,),
         precisions=(precision,),
@@ -67,13 +78,25 @@ def convert(
         plan=QuantizationPlan(max_drop_points=max_drop_points),
         parity_texts=texts[:PARITY_TEXTS],
         parity_source=source,
-        selection=split,
-        report=split,
+        selection=selection,
+        report=report,
         name=Path(model).name,
         threads=threads or default_threads(),
     )
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as work:
-        (artifact,) = export_artifacts(checkpoint, request, Path(work), progress=progress)
-        swap(artifact.path, output)
+    with disk_errors(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as work:
+            made = export_artifacts(checkpoint, request, Path(work), progress=progress)
+            swap(made.artifacts[0].path, output)
     return Artifact.load(output)
+
+
+def _splits(data: Path | None, checkpoint: Checkpoint) -> tuple[Split | None, Split | None]:
+    """Returns what the ladder selects on and what is reported: of a folder its validation and test, else one file."""
+    if data is None:
+        return None, None
+    if data.is_dir():
+        validation = read_split(data, checkpoint.labels, split="validation")
+        return validation, read_split(data, checkpoint.labels, split="test")
+    split = read_split(data, checkpoint.labels)
+    return split, split

@@ -35,9 +35,11 @@ def find_data(spec: DataSpec, demo_folder: Path) -> DataSpec:
 
 
 def read_inputs(recipe: Recipe, demo_folder: Path) -> Inputs:
-    """Reads teacher and data of a recipe; every error in them comes before any work."""
+    """Reads teacher and data of a recipe; a teacher that knows the data's labels keeps its own order of them."""
     teacher = find_model(recipe.teacher.model)
     data = read_dataset(find_data(recipe.data, demo_folder))
+    if set(teacher.labels) == set(data.label_names):
+        data = data.with_label_order(teacher.labels)
     return Inputs(teacher=teacher, data=data, threads=recipe.threads or default_threads())
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from compressor.app.inputs import find_model
 from compressor.core.artifact import MANIFEST, Artifact
 from compressor.core.checkpoint import Checkpoint
-from compressor.core.errors import ArtifactError
+from compressor.core.errors import ArtifactError, ModelError
 from compressor.core.schema import Record
 from export.backend import backend_for
 
@@ -68,9 +69,7 @@ def _inspect_checkpoint(checkpoint: Checkpoint, path: str) -> Inspection:
     types: Counter[str] = Counter()
     parameters = size = 0
     for file in checkpoint.path.glob("*.safetensors"):
-        with file.open("rb") as stream:
-            header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-        header.pop("__metadata__", None)
+        header = _safetensors_header(file)
         for tensor in header.values():
             begin, end = tensor["data_offsets"]
             count = 1
@@ -93,3 +92,21 @@ def _inspect_checkpoint(checkpoint: Checkpoint, path: str) -> Inspection:
         labels=checkpoint.labels,
         history=tuple(checkpoint.compression.get("history", ())),
     )
+
+
+def _safetensors_header(file: Path) -> dict[str, Any]:
+    """Returns name to dtype, shape and offsets of every tensor (safetensors format: 8 bytes of length, then JSON).
+
+    Raises:
+        ModelError: the file is cut off or is no safetensors file (a git-LFS pointer, for example).
+    """
+    try:
+        with file.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if length > file.stat().st_size:
+                raise ValueError("the header is longer than the file")
+            header: dict[str, Any] = json.loads(stream.read(length))
+    except ValueError as error:
+        raise ModelError(f"{file} is no whole safetensors file: {error}", remedy="download or save it again") from error
+    header.pop("__metadata__", None)
+    return header

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from benchmarks.budget import load_budgets
+from benchmarks.budget import Budget, load_budgets
 from benchmarks.gate import gate as judge_all
 from benchmarks.gate import runs_needed_for
 from benchmarks.junit import junit_xml
-from benchmarks.measure import measure
+from benchmarks.measure import measure, measurement_name
 from benchmarks.statistics import LatencySummary, summary
 from benchmarks.subject import subject_of
 from benchmarks.summary import markdown_summary
@@ -17,10 +18,12 @@ from compressor.app.inputs import read_texts
 from compressor.core.artifact import MANIFEST, Artifact
 from compressor.core.errors import UsageError
 from compressor.core.folders import disk_errors, write_text
+from compressor.core.limits import MEASURED
 from compressor.core.measurement import Measurement
 from compressor.core.schema import Record, Text
 from compressor.core.verdict import Verdict
 from devices.conditions import Conditions, Judgement, judge
+from devices.legality import legality
 from devices.profiles import DeviceAddress, parse_device
 from devices.targets import target_for
 
@@ -90,8 +93,13 @@ def gate(
     address = parse_device(device)
     budgets = load_budgets(budget).for_device(address.profile.name)
     artifacts = _artifacts(Path(artifact))
+    for path in filter(None, (junit, summary)):
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+    timed = [item for item in artifacts if _needs_times(item, budgets, address)]
     runs = max(runs, runs_needed_for(budgets))
-    verdict = judge_all(artifacts, _measure(artifacts, address, sentences, threads, runs, output), budgets)
+    measured = _measure(timed, address, sentences, threads, runs, output) if timed else []
+    verdict = judge_all(artifacts, measured, budgets)
     if junit is not None:
         write_text(junit, junit_xml(verdict))
     if summary is not None:
@@ -113,6 +121,17 @@ def probe(device: str) -> Probe:
         )
 
 
+def _needs_times(artifact: Artifact, budgets: Sequence[Budget], device: DeviceAddress) -> bool:
+    """Returns whether a budget limits the artifact's times and the device can run it.
+
+    What it cannot run is judged as not measured there, which is no pass.
+    """
+    limited = any(
+        fnmatchcase(artifact.name, budget.artifact) and set(budget.limits()) & set(MEASURED) for budget in budgets
+    )
+    return limited and legality(device.profile, artifact.manifest.format, artifact.manifest.precision) is None
+
+
 def _artifacts(path: Path) -> list[Artifact]:
     folders = [path] if (path / MANIFEST).is_file() else sorted(file.parent for file in path.glob(f"*/{MANIFEST}"))
     if not folders:
@@ -130,6 +149,9 @@ def _measure(
     runs: int,
     output: Path | None,
 ) -> list[Measurement]:
+    if output is not None:
+        with disk_errors(output):
+            output.mkdir(parents=True, exist_ok=True)
     texts: tuple[Text, ...] = read_texts(sentences)[0]
     measured = measure(
         [subject_of(artifact) for artifact in artifacts],
@@ -141,5 +163,5 @@ def _measure(
     )
     if output is not None:
         for item in measured:
-            item.save(output / f"{device.profile.name}-{item.subject}.json")
+            item.save(output / f"{measurement_name(item)}.json")
     return measured

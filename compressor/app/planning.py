@@ -11,7 +11,7 @@ import compressor.app.stages  # noqa: F401  registers the stages
 from compressor import pipeline
 from compressor.app.benchmark import BenchmarkConfig
 from compressor.app.inputs import read_inputs
-from compressor.app.runs import default_folder
+from compressor.app.runs import check_accept, default_folder
 from compressor.core.artifact import Format, Precision
 from compressor.core.schema import Record
 from compressor.models import load_config
@@ -24,7 +24,7 @@ from export.stage import ExportConfig
 BYTES_PER_PARAMETER: dict[Precision, int] = {"fp32": 4, "fp16": 2, "int8": 1}
 
 
-class PlannedStage(Record):
+class StageForecast(Record):
     """One stage of a dry run."""
 
     id: str
@@ -35,7 +35,7 @@ class PlannedStage(Record):
     settings: dict[str, Any]
 
 
-class PlannedArtifact(Record):
+class ArtifactForecast(Record):
     """One file that would be made."""
 
     name: str
@@ -56,8 +56,8 @@ class Plan(Record):
     """A whole dry run."""
 
     folder: str
-    stages: tuple[PlannedStage, ...]
-    artifacts: tuple[PlannedArtifact, ...]
+    stages: tuple[StageForecast, ...]
+    artifacts: tuple[ArtifactForecast, ...]
     refused: tuple[Refusal, ...]
 
 
@@ -71,22 +71,24 @@ def plan(recipe: str | Path, output: Path | None = None, *, overrides: tuple[str
     folder = default_folder(loaded) if output is None else output
     with tempfile.TemporaryDirectory() as demo:
         inputs = read_inputs(loaded, Path(demo))
+    pipeline.check(loaded, inputs)
+    check_accept(loaded)
     config = copy.deepcopy(load_config(inputs.teacher))
     config.num_labels = len(inputs.data.label_names)
-    stages: list[PlannedStage] = []
-    artifacts: dict[str, PlannedArtifact] = {}
+    stages: list[StageForecast] = []
+    artifacts: dict[str, ArtifactForecast] = {}
     for entry, known in zip(loaded.stages, pipeline.plan(loaded, inputs, folder), strict=True):
         config = entry.build().forecast(config)
         parameters = count_parameters(config)
         settings = entry.config.model_dump(mode="json", exclude_unset=True)
         stages.append(
-            PlannedStage(id=entry.id, name=entry.name, cached=known.cached, parameters=parameters, settings=settings)
+            StageForecast(id=entry.id, name=entry.name, cached=known.cached, parameters=parameters, settings=settings)
         )
         if isinstance(entry.config, ExportConfig):
             for kind, precision in _exports(entry.config):
                 name = f"{kind}-{precision}"
                 size = parameters * BYTES_PER_PARAMETER[precision]
-                artifacts[name] = PlannedArtifact(name=name, estimated_bytes=size)
+                artifacts[name] = ArtifactForecast(name=name, estimated_bytes=size)
     return Plan(
         folder=str(folder), stages=tuple(stages), artifacts=tuple(artifacts.values()), refused=_refusals(loaded)
     )

@@ -7,9 +7,8 @@ from typing import Any
 from benchmarks.report.data import ArtifactRow, BaselineRow, ReportData, StageRow
 from benchmarks.statistics import LatencySummary, summary
 from compressor.app.inspection import inspect
-from compressor.core.artifact import MANIFEST, Artifact
+from compressor.core.artifact import Artifact
 from compressor.core.environment import machine, versions
-from compressor.core.measurement import Measurement
 from compressor.core.verdict import Outcome, Verdict
 from compressor.pipeline import RunResult, StageRecord
 from devices.profiles import HOST
@@ -38,7 +37,17 @@ def report_data(result: RunResult, verdict: Verdict | None, *, created: str) -> 
         threads=first.threads if first else 1,
         runs=len(first.runs) if first else 0,
         stages=tuple(_stage(result, record) for record in result.records),
-        baselines=tuple(_baseline(result, name, on_host[name], times[name]) for name in _baselines(result, on_host)),
+        baselines=tuple(
+            BaselineRow(
+                name=name,
+                runtime=on_host[name].runtime,
+                size_mb=facts.get("size_mb"),
+                accuracy=facts.get("accuracy"),
+                **_times(times[name]),
+            )
+            for name, facts in _baselines(result).items()
+            if name in times
+        ),
         artifacts=tuple(_artifact(item, times.get(item.name), verdict) for item in context.artifacts),
         verdict=verdict.verdict if verdict else None,
         checks=verdict.checks if verdict else (),
@@ -52,7 +61,7 @@ def _stage(result: RunResult, record: StageRecord) -> StageRow:
     """Takes the parameters from the checkpoint's own file, and the metric from what the stage evaluated."""
     checkpoint = result.context.checkpoints.get(record.id)
     found = inspect(checkpoint.path) if checkpoint else None
-    facts = {name: value for name, value in record.facts.items() if name not in {_CURVES, "artifacts", "summaries"}}
+    facts = {name: value for name, value in record.facts.items() if name != _CURVES}
     return StageRow(
         id=record.id,
         stage=record.name,
@@ -97,7 +106,7 @@ def _artifact(artifact: Artifact, times: LatencySummary | None, verdict: Verdict
         parity_max_error=parity.max_error,
         label_agreement=parity.label_agreement,
         status=_status(artifact.name, verdict),
-        note="" if times else "not run on hardware",
+        note="" if times else "not measured",
         **_times(times),
     )
 
@@ -108,22 +117,8 @@ def _status(name: str, verdict: Verdict | None) -> Outcome | str:
     return Verdict.of(checks).verdict if checks else "ok"
 
 
-def _baselines(result: RunResult, measured: dict[str, Measurement]) -> list[str]:
-    names = [name for record in result.records for name in record.facts.get("baselines", ())]
-    return [name for name in names if name in measured]
-
-
-def _baseline(result: RunResult, name: str, measurement: Measurement, times: LatencySummary) -> BaselineRow:
-    folder = result.folder / "baselines" / name
-    if (folder / MANIFEST).is_file():
-        artifact = Artifact.load(folder)
-        size, accuracy = artifact.size_mb, artifact.manifest.reference.get("artifact")
-    else:
-        teacher = result.context.reference or result.context.teacher
-        size = teacher.size_bytes / 1e6
-        known = (item.manifest.reference.get("teacher") for item in result.context.artifacts)
-        accuracy = next((value for value in known if value is not None), None)
-    return BaselineRow(name=name, runtime=measurement.runtime, size_mb=size, accuracy=accuracy, **_times(times))
+def _baselines(result: RunResult) -> dict[str, dict[str, float]]:
+    return {name: facts for record in result.records for name, facts in record.facts.get("baselines", {}).items()}
 
 
 def _times(times: LatencySummary | None) -> dict[str, Any]:
@@ -138,14 +133,9 @@ def _times(times: LatencySummary | None) -> dict[str, Any]:
 
 
 def _notes(result: RunResult) -> tuple[str, ...]:
-    """Says what was left out of the measurement and why, and which artifacts had to take a safer precision."""
-    lines = [
-        f"{name}: {reason}" for record in result.records for name, reason in record.facts.get("skipped", {}).items()
-    ]
-    for artifact in result.context.artifacts:
-        lines += [
-            f"{artifact.name}: {attempt['rung']} refused, {attempt['reason']}"
-            for attempt in artifact.manifest.attempts
-            if not attempt["accepted"]
-        ]
+    """Says what was left out of the measurement and why, and which files were refused for a safer precision."""
+    lines = []
+    for record in result.records:
+        lines += [f"{name}: {reason}" for name, reason in record.facts.get("skipped", {}).items()]
+        lines += [f"{refused['rung']} refused: {refused['reason']}" for refused in record.facts.get("refused", ())]
     return tuple(lines)

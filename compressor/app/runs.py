@@ -10,23 +10,22 @@ from typing import Any
 
 import compressor.app.stages  # noqa: F401  registers the stages
 from benchmarks.budget import Budget
-from benchmarks.gate import SHARES
 from benchmarks.gate import gate as judge_all
 from benchmarks.report import write_report
 from benchmarks.report.data import ReportData
 from compressor import pipeline
 from compressor.app.inputs import read_inputs
 from compressor.app.reporting import report_data
-from compressor.core.artifact import Artifact
-from compressor.core.folders import ensure_ours, write_marker
-from compressor.core.measurement import Measurement
-from compressor.core.verdict import EXIT_CODES, Verdict
+from compressor.core.errors import RecipeError
+from compressor.core.limits import MEASURED
+from compressor.core.verdict import EXIT_CODES, Check, Verdict
 from compressor.pipeline import Listener, RunResult
 from compressor.recipe import Accept, Recipe, load_recipe
+from compressor.stage import stage_type
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """A finished run: where it is, what it says, how it was judged."""
 
     folder: Path
@@ -59,7 +58,7 @@ def run(
     until: str | None = None,
     force: bool = False,
     listener: Listener | None = None,
-) -> Outcome:
+) -> RunOutcome:
     """Walks the whole road of a recipe.
 
     Args:
@@ -76,47 +75,49 @@ def run(
     """
     loaded = load_recipe(Path(recipe), overrides)
     folder = Path(output) if output is not None else default_folder(loaded)
-    ensure_ours(folder, "run", force=force)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_marker(folder, "run")
+    check_accept(loaded)
+    pipeline.open_run_folder(folder, force=force)
     inputs = read_inputs(loaded, folder / "demo-data")
     result = pipeline.run(loaded, inputs, folder, from_stage=from_stage, until=until, force=force, listener=listener)
     verdict = _judge(loaded.accept, result)
     report = report_data(result, verdict, created=datetime.now(UTC).isoformat(timespec="seconds"))
     write_report(folder, report)
-    return Outcome(folder, result, report, verdict)
+    return RunOutcome(folder, result, report, verdict)
+
+
+def check_accept(recipe: Recipe) -> None:
+    """Refuses limits that nothing in the recipe could ever be held to: they must not read as kept.
+
+    Raises:
+        RecipeError: limits without an export stage, or limits on times without a benchmark stage.
+    """
+    produced = {stage_type(stage.name).produces for stage in recipe.stages}
+    limits = recipe.accept.limits()
+    if limits and "artifacts" not in produced:
+        raise RecipeError("'accept' sets limits and no stage makes artifacts", remedy="add an export stage")
+    timed = sorted(set(limits) & set(MEASURED))
+    if timed and "measurements" not in produced:
+        raise RecipeError(f"'accept' limits {', '.join(timed)} and no stage measures", remedy="add a benchmark stage")
 
 
 def _judge(accept: Accept, result: RunResult) -> Verdict | None:
-    """Judges every artifact on every device it was measured on; what was measured nowhere, on its size and accuracy."""
-    limits, artifacts = accept.limits(), result.context.artifacts
-    if not limits or not artifacts:
+    """Judges every artifact on each device it was measured on; one that was measured nowhere, on size and accuracy."""
+    limits, context = accept.limits(), result.context
+    if not limits or not context.artifacts:
         return None
-    timed = {name for name in limits if name in SHARES}
-    untimed = {name: value for name, value in limits.items() if name not in timed}
-    checks = []
-    for device, measured in _by_device(result.context.measurements).items():
-        names = {item.subject for item in measured}
-        chosen = [artifact for artifact in artifacts if artifact.name in names]
-        checks += _checks(accept.artifacts, device, limits, chosen, measured)
-    seen = {item.subject for item in result.context.measurements}
-    rest = [artifact for artifact in artifacts if artifact.name not in seen]
-    checks += _checks(accept.artifacts, "not run on hardware", untimed, rest, [])
+    matching = [artifact for artifact in context.artifacts if fnmatchcase(artifact.name, accept.artifacts)]
+    if not matching:
+        names = ", ".join(artifact.name for artifact in context.artifacts)
+        raise RecipeError(f"accept.artifacts '{accept.artifacts}' matches none of {names}", remedy="mend the pattern")
+    devices = list(dict.fromkeys(item.device.partition("@")[0] for item in context.measurements))
+    unmeasured = {name: value for name, value in limits.items() if name not in MEASURED}
+    checks: list[Check] = []
+    for artifact in matching:
+        measured = [item for item in context.measurements if item.subject == artifact.name]
+        for device in [name for name in devices if any(item.device.startswith(f"{name}@") for item in measured)]:
+            checks += judge_all([artifact], measured, [Budget.model_validate({"device": device, **limits})]).checks
+        if not measured and unmeasured:
+            checks += judge_all(
+                [artifact], [], [Budget.model_validate({"device": "not measured", **unmeasured})]
+            ).checks
     return Verdict.of(tuple(checks)) if checks else None
-
-
-def _checks(
-    pattern: str, device: str, limits: dict[str, float], artifacts: list[Artifact], measured: list[Measurement]
-) -> list[Any]:
-    if not limits or not artifacts:
-        return []
-    budget = Budget(device=device, artifact=pattern, **limits)
-    matching = [artifact for artifact in artifacts if fnmatchcase(artifact.name, pattern)]
-    return list(judge_all(matching, measured, [budget]).checks) if matching else []
-
-
-def _by_device(measurements: tuple[Measurement, ...]) -> dict[str, list[Measurement]]:
-    found: dict[str, list[Measurement]] = {}
-    for item in measurements:
-        found.setdefault(item.device.partition("@")[0], []).append(item)
-    return found

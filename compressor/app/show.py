@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # A command loads only what it shows.
     from compressor.app.judge import Comparison, Prediction
     from compressor.app.latency import Probe
     from compressor.app.planning import Plan
-    from compressor.app.runs import Outcome
+    from compressor.app.runs import RunOutcome
     from compressor.core.artifact import Artifact
     from compressor.core.device import DeviceProfile
     from compressor.core.verdict import Verdict
@@ -28,7 +28,7 @@ def mb(size_bytes: int) -> str:
     return f"{size_bytes / 1e6:.2f}"
 
 
-def run(outcome: Outcome) -> None:
+def run(outcome: RunOutcome) -> None:
     """The table of a run: stage by stage, then artifact by artifact, then the verdict."""
     report = outcome.report
     console.table(
@@ -179,7 +179,7 @@ def comparison(found: Comparison) -> None:
 def profiles(found: Sequence[DeviceProfile]) -> None:
     """Kinds of device."""
     console.table(
-        ("device", "what it is", "formats", "precisions tried"),
+        ("device", "what it is", "formats", "precisions, smallest first"),
         [(item.name, item.title, ", ".join(item.formats), " → ".join(item.ladder)) for item in found],
     )
 

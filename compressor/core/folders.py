@@ -8,7 +8,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,16 @@ from compressor.core.errors import FolderError
 
 MARKER = ".compressor.json"
 """Name of the file that says a folder was written by this project."""
+
+_PLACE_ERRORS = {
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOENT: "its folder does not exist",
+    errno.ENOTDIR: "a file stands where a folder is needed",
+    errno.EEXIST: "a file stands where a folder is needed",
+    errno.EISDIR: "a folder stands where a file is needed",
+}
 
 Kind = Literal["run", "checkpoint", "artifact", "result"]
 
@@ -37,7 +47,8 @@ def write_text(path: Path, text: str) -> None:
             temporary.write_text(text, encoding="utf-8")
             temporary.replace(path)
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def marker(folder: Path) -> dict[str, str] | None:
@@ -86,8 +97,10 @@ def disk_errors(target: Path) -> Iterator[None]:
                 f"the disk that holds {target} is full ({_free_mb(target):.0f} MB free); nothing was replaced",
                 remedy="free some space or name an output folder on another disk, then run the same command again",
             ) from error
-        if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-            raise FolderError(f"{target} is not writable", remedy="name an output folder that you may write") from error
+        if isinstance(error, OSError) and error.errno in _PLACE_ERRORS:
+            raise FolderError(
+                f"{target} cannot be written: {_PLACE_ERRORS[error.errno]}", remedy="name another place to write to"
+            ) from error
         raise
 
 
@@ -108,6 +121,7 @@ def new_folder(target: Path, kind: Kind, *, key: str = "", force: bool = False) 
     Raises:
         FolderError: ``target`` is not ours, the disk is full, or the place is not writable.
     """
+    restore(target)
     ensure_ours(target, kind, force=force)
     fresh = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.new")
     with disk_errors(target):
@@ -123,6 +137,7 @@ def new_folder(target: Path, kind: Kind, *, key: str = "", force: bool = False) 
 
 def swap(fresh: Path, target: Path) -> None:
     """Renames ``fresh`` to ``target``; what stood there is removed only when the new one is in place."""
+    restore(target)
     aside = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.old")
     if not target.exists():
         fresh.rename(target)
@@ -137,6 +152,15 @@ def swap(fresh: Path, target: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
     else:
         aside.unlink()
+
+
+def restore(target: Path) -> None:
+    """Puts an older folder back that a kill between the two renames of :func:`swap` left aside."""
+    asides = sorted(target.parent.glob(f".{target.name}.*.old"), key=lambda path: path.stat().st_mtime)
+    if asides and not target.exists():
+        asides.pop().rename(target)
+    for path in asides:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _free_mb(target: Path) -> float:

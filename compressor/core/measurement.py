@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, ValidationError, model_validator
 
 from compressor.core.errors import UsageError
-from compressor.core.folders import write_json
+from compressor.core.folders import disk_errors, write_json
 from compressor.core.schema import Record
 
 
@@ -70,7 +70,8 @@ class Measurement(Record):
 
     def save(self, path: Path) -> None:
         """Writes the measurement as JSON, atomically."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, self.model_dump(mode="json"))
 
     @classmethod

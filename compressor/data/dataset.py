@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from compressor.core.errors import DataError
 from compressor.core.hashing import sha256_json
 from compressor.core.schema import Text
 
@@ -46,3 +47,23 @@ class TextDataset:
         """One hash over all texts, labels and label names."""
         splits = [(part.texts, part.labels) for part in (self.train, self.validation, self.test)]
         return sha256_json([self.label_names, splits, self.sentences])
+
+    def with_label_order(self, names: tuple[str, ...]) -> TextDataset:
+        """Returns the same data with its labels numbered in the order of ``names``, which are the same names.
+
+        Raises:
+            DataError: ``names`` are other labels than the data's.
+        """
+        if sorted(names) != sorted(self.label_names):
+            raise DataError(
+                f"the data has the labels {', '.join(self.label_names[:6])}; expected {', '.join(names[:6])}",
+                remedy="use data with the model's labels",
+            )
+        position = [names.index(name) for name in self.label_names]
+
+        def renumbered(split: Split) -> Split:
+            return Split(split.texts, tuple(position[label] for label in split.labels))
+
+        return TextDataset(
+            names, renumbered(self.train), renumbered(self.validation), renumbered(self.test), self.sentences
+        )

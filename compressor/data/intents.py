@@ -15,11 +15,11 @@ from compressor.core.folders import write_text
 from compressor.data import intent_phrases as phrases
 from compressor.data.dataset import Split, TextDataset
 
-_SIZES = {"train": 3600, "validation": 400, "test": 600}
+_SIZES = {"train": 3000, "validation": 300, "test": 500}
 _CONTRAST_SHARE = 0.35
 _STATEMENT_SHARE = 0.3
 _TYPO_SHARE = 0.2
-_HELD_OUT_SHARE = 0.5
+_HELD_OUT_SHARE = 0.25
 """Share of validation and test sentences whose phrasing is held out; in the rest only the combination is new."""
 
 

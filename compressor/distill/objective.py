@@ -42,7 +42,7 @@ class Distillation(Objective):
 
     def forward(self, inputs: Inputs, labels: torch.Tensor, indices: Sequence[int]) -> dict[str, torch.Tensor]:
         """Returns {loss name: value}; see :meth:`Objective.forward`."""
-        teacher = self._teacher.batch(indices, inputs)
+        teacher = self._teacher.batch(indices)
         student = run_model(self.model, inputs, self._states)
         mask = inputs[ATTENTION_MASK]
         return {name: term(student, teacher, mask, labels) for name, term in self.terms.items()}

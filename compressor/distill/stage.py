@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tokenizers import Tokenizer
 from torch import nn
 
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ModelError, RecipeError, StageError, nearest
-from compressor.data.batches import encode_split
+from compressor.data.batches import EncodedSplit, encode_split
+from compressor.data.dataset import TextDataset
 from compressor.distill.config import DistillConfig
 from compressor.distill.layer_map import resolve_map
 from compressor.distill.objective import Distillation
@@ -22,6 +22,7 @@ from compressor.families import adapter_for
 from compressor.finetune import check_saved
 from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
 from compressor.stage import Context, Produces, Stage, StageConfig, register
+from compressor.text import load_tokenizer
 from compressor.train.history import write_history
 from compressor.train.loop import planned_batches, train
 from compressor.train.runtime import reproducible
@@ -50,12 +51,7 @@ class Distill(Stage[DistillConfig]):
             ModelError: teacher and student that do not share vocabulary, or a teacher without the data's labels.
         """
         teacher = self._teacher(context)
-        if teacher.labels != context.data.label_names:
-            raise ModelError(
-                f"the teacher {teacher.path} has the labels {', '.join(teacher.labels[:6])}; "
-                f"the data has {', '.join(context.data.label_names[:6])}",
-                remedy="put a finetune stage before distill",
-            )
+        check_labels(teacher, context.data.label_names)
         teacher_shape = _shape(teacher)
         student_shape = self._student_shape(context, teacher_shape)
         for loss in self.config.losses:
@@ -71,13 +67,13 @@ class Distill(Stage[DistillConfig]):
         config = self.config
         seed = context.seed if config.seed is None else config.seed
         source = self._teacher(context)
+        parent = source if config.student is not None else context.current
         with reproducible(seed=seed, threads=context.threads):
-            splits = {
-                name: encode_split(source, split, max_tokens=config.max_tokens)
-                for name, split in context.data.splits.items()
-            }
+            theirs = _encoded(context.data, source, parent, max_tokens=config.max_tokens)
+            splits = _encoded(context.data, parent, source, max_tokens=config.max_tokens)
+            same_lengths(theirs["train"], splits["train"])
             teacher = load_compressed(source.path)
-            before = {name: evaluate_model(teacher, splits[name]) for name in ("validation", "test")}
+            before = {name: evaluate_model(teacher, theirs[name]) for name in ("validation", "test")}
             check_reference(before["validation"], f"the teacher {source.path}")
             student = self._student(context, teacher)
             teacher_shape = _shape(source)
@@ -85,11 +81,11 @@ class Distill(Stage[DistillConfig]):
             pairs = [pair for loss in config.losses for pair in loss.state_pairs(student_shape, teacher_shape)]
             targets = TeacherOutputs(
                 teacher,
-                splits["train"],
+                theirs["train"],
                 needed=sorted(
                     {index for _, batch in planned_batches(splits["train"], config, seed) for index in batch}
                 ),
-                states=sorted({theirs for _, theirs in pairs}),
+                states=sorted({state for _, state in pairs}),
                 width=teacher_shape.hidden_size,
                 scratch=context.scratch,
                 cache_mb=config.cache_mb,
@@ -105,7 +101,6 @@ class Distill(Stage[DistillConfig]):
             after = {name: evaluate_model(student, splits[name]) for name in before}
         counts = {"before": unique_parameters(teacher), "after": unique_parameters(student)}
         copied = self._copied(teacher_shape)
-        parent = source if config.student is not None else context.current
         save_checkpoint(student, parent.path, output)
         write_history(
             output,
@@ -169,6 +164,35 @@ def student_parameters(teacher: nn.Module, layers: list[int]) -> int:
     return unique_parameters(teacher) - sum(stored) + sum(stored[layer] for layer in layers)
 
 
+def check_labels(teacher: Checkpoint, names: tuple[str, ...]) -> None:
+    """Raises ModelError where the teacher's labels are not the data's, in the data's order."""
+    found = teacher.labels
+    if found == names:
+        return
+    if sorted(found) == sorted(names):
+        raise ModelError(
+            f"the teacher {teacher.path} has the data's labels in another order: {', '.join(found[:6])}; "
+            f"expected {', '.join(names[:6])}",
+            remedy="number the data's labels in the teacher's order, or put a finetune stage before distill",
+        )
+    raise ModelError(
+        f"the teacher {teacher.path} has the labels {', '.join(found[:6])}; the data has {', '.join(names[:6])}",
+        remedy="put a finetune stage before distill",
+    )
+
+
+def same_lengths(teacher: EncodedSplit, student: EncodedSplit) -> None:
+    """Raises ModelError where the two tokenizers cut a text into different numbers of tokens."""
+    pairs = zip(teacher.lengths, student.lengths, strict=True)
+    for position, (theirs, ours) in enumerate(pairs, start=1):
+        if theirs != ours:
+            raise ModelError(
+                f"training text {position} has {ours} tokens for the student and {theirs} for the teacher; "
+                "expected the same number, because states are compared token by token",
+                remedy="save the teacher's tokenizer files beside the student's weights",
+            )
+
+
 def same_vocabulary(teacher: Checkpoint, student: Checkpoint) -> None:
     """Refuses two models whose token ids mean different things.
 
@@ -186,13 +210,15 @@ def same_vocabulary(teacher: Checkpoint, student: Checkpoint) -> None:
 
 
 def _vocabulary(checkpoint: Checkpoint) -> dict[str, int]:
-    file = checkpoint.path / "tokenizer.json"
-    if not file.is_file():
-        raise ModelError(
-            f"{checkpoint.path} holds no tokenizer.json", remedy="save a fast tokenizer beside the weights"
-        )
-    vocabulary: dict[str, int] = Tokenizer.from_file(str(file)).get_vocab()
+    vocabulary: dict[str, int] = load_tokenizer(checkpoint.path).get_vocab()
     return vocabulary
+
+
+def _encoded(data: TextDataset, reader: Checkpoint, other: Checkpoint, *, max_tokens: int) -> dict[str, EncodedSplit]:
+    """Returns the splits as ``reader`` takes them, cut to what both models hold."""
+    config = load_config(other)
+    limit = min(max_tokens, adapter_for(config).max_tokens(config))
+    return {name: encode_split(reader, split, max_tokens=limit) for name, split in data.splits.items()}
 
 
 def _shape(checkpoint: Checkpoint) -> Shape:

@@ -53,7 +53,7 @@ def check_copyable(adapter: FamilyAdapter) -> None:
     if not adapter.can_copy_layers:
         raise ModelError(
             f"a {adapter.model_type} student cannot be made by copying layers",
-            remedy="leave 'student' out and distil into a checkpoint of your own",
+            remedy="take the distill stage out: quantize and export the model at its own depth",
         )
 
 

@@ -32,11 +32,13 @@ def run_model(model: nn.Module, inputs: dict[str, torch.Tensor], states: Sequenc
 class TeacherOutputs:
     """Logits, always kept; hidden states in float16 where they fit ``cache_mb``, else computed again for each batch.
 
-    Float16 is enough for a target: rounding a state by 0.05 % is far less than the student's distance to it.
+    Float16 is enough for a target: rounding a state by 0.05 % is far less than the student's distance to it. A teacher
+    with states beyond float16's range (65504) is run again for each batch too. Whether cached or not, the teacher
+    computes in float32, so that the choice between disk and time changes no target.
 
     Args:
         model: the teacher, in evaluation mode.
-        data: the training split; token ids must mean the same to teacher and student.
+        data: the training split as the teacher reads it.
         needed: positions in it that training will visit; all of them unless it is shorter than an epoch.
         states: numbers of the hidden states that the losses compare.
         width: width of the hidden states.
@@ -66,6 +68,7 @@ class TeacherOutputs:
         self._needed = tuple(sorted(needed))
         self.hidden_mb = int(self._offsets[-1]) * len(self._states) * width * 2 / 1e6
         self.caches_hidden = bool(self._states) and self.hidden_mb <= cache_mb
+        """Whether hidden states come from the cache; False where they are computed again for each batch."""
         if self._states and not self.caches_hidden:
             logger.info("hidden states need %.0f MB, more than cache_mb %.0f: recomputed", self.hidden_mb, cache_mb)
         if not self._complete():
@@ -73,15 +76,17 @@ class TeacherOutputs:
         self._logits: np.ndarray = np.load(scratch / _LOGITS)
         self._hidden: np.ndarray | None = np.load(scratch / _HIDDEN, mmap_mode="r") if self.caches_hidden else None
 
-    def batch(self, indices: Sequence[int], inputs: dict[str, torch.Tensor]) -> Outputs:
-        """Returns the teacher's outputs for the chosen training sentences, padded as ``inputs`` are."""
-        if self._states and self._hidden is None:
-            with torch.no_grad():
-                return run_model(self._model, inputs, self._states)
+    def batch(self, indices: Sequence[int]) -> Outputs:
+        """Returns the teacher's outputs for the chosen training sentences, padded to the longest of them."""
         logits = torch.from_numpy(self._logits[list(indices)])
-        if self._hidden is None:
+        if not self._states:
             return Outputs(logits)
-        tokens = next(iter(inputs.values())).shape[1]
+        if self._hidden is None:
+            # The student's autocast must not reach the teacher: a target in bfloat16 is noise to learn.
+            with torch.no_grad(), torch.autocast("cpu", enabled=False):
+                found = run_model(self._model, self._data.inputs(indices), self._states)
+            return Outputs(logits, found.hidden_states)
+        tokens = max(self._data.lengths[index] for index in indices)
         padded = np.zeros((len(self._states), len(indices), tokens, self._width), dtype=np.float32)
         for row, index in enumerate(indices):
             start, end = self._offsets[index], self._offsets[index + 1]
@@ -111,17 +116,28 @@ class TeacherOutputs:
             for done, indices in enumerate(batches, start=1):
                 found = run_model(self._model, self._data.inputs(indices), self._states if hidden is not None else ())
                 logits[indices] = found.logits.float().numpy()
-                if hidden is not None:
-                    for row, index in enumerate(indices):
-                        start, end = self._offsets[index], self._offsets[index + 1]
-                        for column, state in enumerate(self._states):
-                            hidden[start:end, column] = found.hidden_states[state][row, : end - start].numpy()
+                if hidden is not None and not self._store(hidden, indices, found):
+                    logger.info("hidden states exceed the range of float16: recomputed for each batch")
+                    hidden, self.caches_hidden = None, False
+                    (self._scratch / _HIDDEN).unlink()
                 progress(done, len(batches), "teacher outputs")
             if hidden is not None:
                 hidden.flush()
             temporary = self._scratch / f".{_LOGITS}.tmp.npy"
             np.save(temporary, logits)
             temporary.replace(self._scratch / _LOGITS)
+
+    def _store(self, hidden: np.memmap[Any, Any], indices: Sequence[int], found: Outputs) -> bool:
+        """Writes the states of one batch; returns False, for the caller to give up, where one is not finite there."""
+        for row, index in enumerate(indices):
+            start, end = self._offsets[index], self._offsets[index + 1]
+            for column, state in enumerate(self._states):
+                with np.errstate(over="ignore"):
+                    half = found.hidden_states[state][row, : end - start].numpy().astype(np.float16)
+                if not np.isfinite(half).all():
+                    return False
+                hidden[start:end, column] = half
+        return True
 
     def _open(self) -> np.memmap[Any, Any]:
         shape = (int(self._offsets[-1]), len(self._states), self._width)

@@ -66,6 +66,11 @@ class FamilyAdapter:
         """Returns the inner width of the feed-forward network."""
         return int(getattr(config, self.intermediate_key))
 
+    def in_body(self, name: str) -> bool:
+        """Returns whether a tensor of the task model belongs to embeddings or encoder, not to pooler or head."""
+        base = self.layers.partition(".")[0]
+        return name.startswith(f"{base}.") and not name.startswith(f"{base}.pooler.")
+
     def encoder_layers(self, model: nn.Module) -> nn.ModuleList:
         """Returns the list of stored encoder layers."""
         layers = model.get_submodule(self.layers)

@@ -16,7 +16,7 @@ from compressor.stage import Progress, silent
 from compressor.train.objective import Objective
 from compressor.train.optimizer import make_optimizer, make_schedule
 from compressor.train.settings import TrainSettings
-from compressor.train.state import Curves, load_state, save_state
+from compressor.train.state import Curves, load_state, save_last_good, save_state
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,8 @@ def train(
         progress: told after every step.
 
     Raises:
-        StageError: a loss or the gradient is not finite; the weights of the step before are kept in ``scratch``.
+        StageError: a loss or the gradient is not finite; the weights of the step before are kept in ``scratch``, and a
+            second run goes on from the checkpoint before it, as if the failed step had never been tried.
     """
     # CPU on purpose: Apple's and CUDA's kernels are not deterministic, and a student of this size needs neither.
     accelerator = Accelerator(cpu=True)
@@ -65,9 +66,9 @@ def train(
             norm = accelerator.clip_grad_norm_(objective.parameters(), settings.max_grad_norm)
             broken = None if math.isfinite(float(norm)) else "gradient"
         if broken is not None:
-            save_state(accelerator, scratch, step=step, curves=curves)
+            kept = save_last_good(accelerator, objective, scratch)
             raise StageError(
-                f"the {broken} is not finite at step {step + 1} of {total}; the last good weights are in {scratch}",
+                f"the {broken} is not finite at step {step + 1} of {total}; the last good weights are in {kept}",
                 remedy="lower lr, raise warmup_ratio, or set bf16: false",
             )
         optimizer.step()

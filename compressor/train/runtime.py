@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 
 
@@ -21,7 +23,17 @@ def torch_threads(threads: int) -> Iterator[None]:
 
 @contextmanager
 def reproducible(*, seed: int, threads: int) -> Iterator[None]:
-    """Runs the block with a fixed torch seed and thread count; the caller's random stream is left as it was."""
+    """Runs the block with fixed seeds (torch, NumPy, Python) and thread count.
+
+    All three global random streams are the caller's again afterwards: resuming a training checkpoint sets them too.
+    """
+    python, numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(), torch_threads(threads):
-        torch.manual_seed(seed)
-        yield
+        try:
+            torch.manual_seed(seed)
+            np.random.seed(seed % 2**32)
+            random.seed(seed)
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)

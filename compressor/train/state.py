@@ -11,6 +11,7 @@ from compressor.core.folders import new_folder, write_json
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
+    from torch import nn
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +19,7 @@ Curves = dict[str, list[float]]
 """Loss name to its value at every step, with ``total`` the weighted sum."""
 
 _FOLDER = "training"
+_LAST_GOOD = "last-good"
 _PROGRESS = "progress.json"
 
 
@@ -26,6 +28,18 @@ def save_state(accelerator: Accelerator, scratch: Path, *, step: int, curves: Cu
     with new_folder(scratch / _FOLDER, "result") as folder:
         accelerator.save_state(str(folder))
         write_json(folder / _PROGRESS, {"step": step, "curves": curves})
+
+
+def save_last_good(accelerator: Accelerator, model: nn.Module, scratch: Path) -> Path:
+    """Writes the weights alone, to be looked at after a failure; returns their folder.
+
+    They are no checkpoint to go on from: the random stream has moved past the batch that failed, so a run resumed here
+    would not be the one that was asked for. :func:`load_state` never reads them.
+    """
+    target = scratch / _LAST_GOOD
+    with new_folder(target, "result") as folder:
+        accelerator.save_model(model, str(folder))
+    return target
 
 
 def load_state(accelerator: Accelerator, scratch: Path) -> tuple[int, Curves]:

@@ -11,9 +11,9 @@ from typing import Any
 from compressor.core.artifact import Precision
 from compressor.core.errors import StageError
 from compressor.core.folders import write_json
-from export.onnx.inspection import statistics
-from export.tensorrt.device.build_engine import BuildError, Profile, build_folder, build_plan
-from export.tensorrt.layers import BuiltLayer, built_layers, gemms_not_in
+from export.onnx.inspection import gemm_nodes
+from export.tensorrt.device.build_engine import BuildError, EnginePrecisionError, Profile, build_folder, build_plan
+from export.tensorrt.layers import BuiltLayer, built_layers, gemms_not_in, nodes_built_in
 from export.tensorrt.profiles import whole_range
 
 RTX_PLAN = "model.rtx.plan"
@@ -50,48 +50,75 @@ def build_rtx_plan(model: Path, profiles: Sequence[Profile], precision: Precisio
     except BuildError as error:
         raise StageError(str(error), remedy="report this model, or leave the extra 'rtx' out") from error
     layers = built_layers(plan.log)
-    check_layers(layers, model)
+    proof = check_layers(layers, model)
     (model.parent / RTX_PLAN).write_bytes(plan.data)
     facts: dict[str, object] = {
         "tensorrt_rtx": str(trt.__version__),
         "targets": targets,
         "profile": list(profile),
         "gemm_types": _count(layers),
+        "proof": proof,
         "size_bytes": len(plan.data),
     }
     write_json(model.parent / RTX_LAYERS, {**facts, "layers": [layer.model_dump(mode="json") for layer in layers]})
     return {"rtx_plan": RTX_PLAN, **facts}
 
 
-def check_layers(layers: Sequence[BuiltLayer], model: Path) -> None:
-    """Proves that an FP16 engine multiplies in half precision.
+def check_layers(layers: Sequence[BuiltLayer], model: Path) -> str:
+    """Proves that an engine multiplies in half precision wherever its graph does.
+
+    Every MatMul and Gemm that reads half precision in the graph must be named by a layer that multiplies in Half, and
+    no layer that multiplies in another type may name one. Products that the graph states in FP32 (by policy) are free.
+
+    Args:
+        layers: of the built engine.
+        model: the ONNX file that it was built from.
+
+    Returns:
+        What was proven, as a sentence for the manifest; weaker where the layers do not name their ONNX nodes.
 
     Raises:
-        StageError: the builder listed no GEMM layer; or the graph's GEMMs are all FP16 and one of the engine's is not.
+        StageError: the builder listed no GEMM layer, or a product that is half in the graph is not Half in the engine.
     """
     if not any(layer.is_gemm for layer in layers):
         raise StageError(
             "the engine's layers cannot be read from the build log", remedy="report the version of TensorRT"
         )
-    if statistics(model, "tensorrt").gemm_types.get("fp32", 0):
-        return
-    wrong = gemms_not_in(layers, "Half")
-    if wrong:
+    products = gemm_nodes(model)
+    half = {name for name, kind in products.items() if kind == "fp16"}
+    full = products.keys() - half
+    # Only a layer that names products which the graph states in FP32, and no other, may be Float.
+    wrong = [x for x in gemms_not_in(layers, "Half") if half & {*x.onnx_nodes} or not full & {*x.onnx_nodes}]
+    if wrong and half:
         raise StageError(
             f"{len(wrong)} GEMM layers of the FP16 engine are not Half, first '{wrong[0].name}' "
             f"({', '.join(sorted(wrong[0].operand_types))}); expected none",
             remedy="report the version of TensorRT",
         )
+    if not any(layer.onnx_nodes for layer in layers):
+        return "every GEMM layer that was listed is Half; the listing names no ONNX nodes, so none was looked up"
+    missing = sorted(half - nodes_built_in(layers, "Half"))
+    if missing:
+        raise StageError(
+            f"{len(missing)} of {len(half)} half-precision products of the graph are in no Half layer of the engine: "
+            f"{', '.join(missing)}",
+            remedy="report the version of TensorRT",
+        )
+    return f"all {len(half)} half-precision products of the graph are in Half layers; {len(full)} are FP32 by policy"
 
 
 def build_engine_here(folder: Path) -> dict[str, object]:
-    """Builds ``model.engine`` with this machine's own TensorRT, where the package and an NVIDIA driver are present.
+    """Builds ``model.engine`` into ``folder`` with this machine's own TensorRT, where that and an NVIDIA driver work.
+
+    It runs before the manifest is written, so the engine is one of the files that the manifest lists; once there is a
+    manifest, an engine goes to a folder of its own (:func:`export.tensorrt.device.build_engine.engine_folder`).
 
     Returns:
-        Facts for the manifest, ``{"engine": "not built: …"}`` where something is absent.
+        Facts for the manifest, ``{"engine": "not built: …"}`` where something is absent, too old or broken: the
+        artifact is the ONNX file, and what this machine cannot build its device still can.
 
     Raises:
-        StageError: both are present and the build fails.
+        StageError: an engine was built and does not compute in the precision asked for.
     """
     if find_spec("tensorrt") is None:
         return {"engine": "not built: an engine is built on its device, with build_engine.py"}
@@ -99,8 +126,11 @@ def build_engine_here(folder: Path) -> dict[str, object]:
         return {"engine": "not built: TensorRT is installed, but there is no NVIDIA driver here"}
     try:
         build_folder(folder, folder)
-    except BuildError as error:
+    except EnginePrecisionError as error:
         raise StageError(str(error), remedy="see TensorRT's messages above") from error
+    except (BuildError, RuntimeError, AttributeError) as error:
+        _LOG.warning("no engine is built on this machine: %s", error)
+        return {"engine": f"not built: {error}"}
     _LOG.info("built an engine for this machine's GPU in %s", folder)
     return {"engine": "model.engine"}
 

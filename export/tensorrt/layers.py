@@ -42,6 +42,14 @@ class BuiltLayer(Record):
         """Data types that go into the product."""
         return frozenset((*self.inputs, *self.weights))
 
+    def multiplies_in(self, dtype: str) -> bool:
+        """Whether the products in this layer read ``dtype`` and nothing else.
+
+        Generated kernels (``kgen``) also hold products of one row, together with what comes before them: there the
+        activation is converted inside the kernel, and the stored matrix shows the type of the product.
+        """
+        return self.operand_types == {dtype} if self.is_gemm else set(self.weights) == {dtype}
+
 
 def built_layers(log: Iterable[str]) -> tuple[BuiltLayer, ...]:
     """Returns the layers from a verbose build log; empty where the log lists none.
@@ -55,7 +63,13 @@ def built_layers(log: Iterable[str]) -> tuple[BuiltLayer, ...]:
 
 def gemms_not_in(layers: Sequence[BuiltLayer], dtype: str) -> tuple[BuiltLayer, ...]:
     """Returns the GEMM layers that read anything but ``dtype``."""
-    return tuple(layer for layer in layers if layer.is_gemm and layer.operand_types != {dtype})
+    return tuple(layer for layer in layers if layer.is_gemm and not layer.multiplies_in(dtype))
+
+
+def nodes_built_in(layers: Sequence[BuiltLayer], dtype: str) -> frozenset[str]:
+    """Returns the names of the ONNX nodes that a layer multiplying in ``dtype`` was made from."""
+    proven = {name for layer in layers if layer.multiplies_in(dtype) for name in layer.onnx_nodes}
+    return frozenset(proven - {name for layer in gemms_not_in(layers, dtype) for name in layer.onnx_nodes})
 
 
 def _parse(line: str) -> BuiltLayer | None:

@@ -41,9 +41,10 @@ class TFLiteBackend:
 
         Raises:
             UsageError: a length is no positive number or more than the model takes.
-            ModelError: litert-torch cannot convert the model.
+            ModelError: litert-torch cannot convert the model, or the result does not fit one TFLite file (2 GiB).
+            StageError: the file is larger than the model's unique parameters allow.
         """
-        from export.tflite.convert import convert_model
+        from export.tflite.convert import check_size, convert_model
 
         self.require()
         if not spec.lengths or min(spec.lengths) < 1 or max(spec.lengths) > spec.max_tokens:
@@ -51,7 +52,9 @@ class TFLiteBackend:
                 f"lengths are {list(spec.lengths)}; expected numbers from 1 to {spec.max_tokens}",
                 remedy="name lengths the model takes, e.g. --lengths 16,32,64,128",
             )
-        _write(output / self.model_file, convert_model(model, spec))
+        content = convert_model(model, spec)
+        check_size(content, model)
+        _write(output / self.model_file, content)
 
     def reduce(self, source: Path, output: Path, precision: Precision, plan: QuantizationPlan) -> None:
         """Writes a lower-precision copy of the FP32 folder ``source`` into ``output``.
@@ -61,6 +64,7 @@ class TFLiteBackend:
         Raises:
             UsageError: the plan's policy names a module that is not there, or leaves nothing to reduce.
             ArtifactError: the file is damaged or not one of this project's.
+            StageError: ai-edge-quantizer fails on the file.
         """
         from export.tflite.flatbuffer import read
         from export.tflite.reduce import reduce_model

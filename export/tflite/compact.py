@@ -13,6 +13,7 @@ from typing import Any
 import flatbuffers
 import numpy as np
 
+from compressor.core.errors import ModelError
 from export.tflite.flatbuffer import IDENTIFIER
 from export.tflite.modules import ModuleMap, store_modules
 
@@ -72,11 +73,14 @@ def pack(model: Any) -> bytes:
     """Returns the file's content, every table and vector that occurs more than once written once.
 
     Raises:
-        ValueError: the model does not fit a flatbuffer (2 GiB).
+        ModelError: the model does not fit a flatbuffer (2 GiB).
     """
     stored = sum(0 if buffer.data is None else len(buffer.data) + _ALIGNMENT for buffer in model.buffers)
     if stored >= _MAX_BYTES:
-        raise ValueError(f"{stored / 1e9:.2f} GB of weights do not fit one TFLite file (2.1 GB)")
+        raise ModelError(
+            f"{stored / 1e9:.2f} GB of weights do not fit one TFLite file; expected at most {_MAX_BYTES / 1e9:.2f} GB",
+            remedy="distill or prune the model first, or export onnx, which keeps large weights in a file of their own",
+        )
     _share(model)
     builder = _SharingBuilder(min(stored + stored // 50 + 65536, _MAX_BYTES))
     builder.Finish(model.Pack(builder), file_identifier=IDENTIFIER)
@@ -89,6 +93,9 @@ def compact(model: Any, modules: ModuleMap | None = None) -> bytes:
     Args:
         model: a ``ModelT`` as :func:`export.tflite.flatbuffer.read` gives it.
         modules: the module of each weight, by the model's present buffer indices; stored in the file.
+
+    Raises:
+        ModelError: the model does not fit a flatbuffer (2 GiB).
     """
     strip(model)
     renumbered = merge_buffers(model)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 from torch import nn
 
-from compressor.core.errors import ModelError
+from compressor.core.errors import CompressorError, ModelError, StageError
 from export.backend import ConversionSpec
 from export.tflite.compact import compact
-from export.tflite.flatbuffer import parse
+from export.tflite.flatbuffer import integer_constant_bytes, parse
 from export.tflite.modules import find_modules
 from export.tflite.quiet import quiet_native
 from export.tflite.wrapper import FixedLengthClassifier, sample_inputs, unfolded_norms
+
+
+_MAX_GROWTH = 1.1
+"""Each length keeps the rows of a position table that it needs, and small constants are computed ahead."""
+_GRAPH_BYTES_AN_OPERATOR = 64
+"""Room for what is no weight: operators, shapes and positions; it only matters for very small models."""
 
 
 def signature_key(length: int) -> str:
@@ -33,18 +41,52 @@ def convert_model(model: nn.Module, spec: ConversionSpec) -> bytes:
         The compact file, with the module path of every weight in its metadata.
 
     Raises:
-        ModelError: litert-torch cannot convert the model.
+        ModelError: litert-torch cannot convert the model, or the result does not fit one TFLite file (2 GiB).
     """
-    converted = parse(trace(model, spec))
-    return compact(converted, find_modules(converted, model))
+    with _conversion_errors(spec):
+        converted = parse(trace(model, spec))
+        return compact(converted, find_modules(converted, model))
+
+
+def check_size(content: bytes, model: nn.Module) -> None:
+    """Proves that a weight which is shared in PyTorch, or read at several lengths, is stored once.
+
+    Args:
+        content: the FP32 file.
+        model: what it was made from.
+
+    Raises:
+        StageError: the file is larger than the model's unique parameters and its graph allow.
+    """
+    unique = sum({p.data_ptr(): p.numel() * p.element_size() for p in model.parameters()}.values())
+    converted = parse(content)
+    operators = sum(len(graph.operators) for graph in converted.subgraphs)
+    limit = int(_MAX_GROWTH * unique) + _GRAPH_BYTES_AN_OPERATOR * operators + integer_constant_bytes(converted)
+    if len(content) > limit:
+        raise StageError(
+            f"the TFLite file holds {len(content) / 1e6:.1f} MB; expected at most {limit / 1e6:.1f} MB for "
+            f"{unique / 1e6:.1f} MB of unique parameters: a shared weight is stored more than once",
+            remedy="report this model",
+        )
+
+
+@contextmanager
+def _conversion_errors(spec: ConversionSpec) -> Iterator[None]:
+    """Turns what converter and schema raise into ModelError; the project's own errors pass as they are."""
+    try:
+        yield
+    except CompressorError:
+        raise
+    except Exception as error:  # torch, litert-torch, MLIR, struct and flatbuffers raise classes of their own
+        first_line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise ModelError(
+            f"litert-torch could not convert this {spec.model_type} model: {first_line}",
+            remedy="run again with --debug for the whole message; check that PyTorch itself runs the model",
+        ) from error
 
 
 def trace(model: nn.Module, spec: ConversionSpec) -> bytes:
-    """Returns litert-torch's own file for ``model``, before any step of ours.
-
-    Raises:
-        ModelError: litert-torch cannot convert the model.
-    """
+    """Returns litert-torch's own file for ``model``, before any step of ours; its errors come as they are."""
     import litert_torch
 
     wrapper = FixedLengthClassifier(model, spec).eval()
@@ -61,12 +103,6 @@ def trace(model: nn.Module, spec: ConversionSpec) -> bytes:
             with quiet_native(), torch.no_grad(), unfolded_norms(model):
                 converter.convert().export(str(file))
             return file.read_bytes()
-    except (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError) as error:
-        first_line = next(iter(str(error).splitlines()), type(error).__name__)
-        raise ModelError(
-            f"litert-torch could not convert this {spec.model_type} model: {first_line}",
-            remedy="run again with --debug for the whole message; check that PyTorch itself runs the model",
-        ) from error
     finally:
         for parameter in frozen:
             parameter.requires_grad_(True)

@@ -42,6 +42,8 @@ class WeightUse:
     """Builtin name of the operator."""
     tensor: Any
     """The stored constant (before any DEQUANTIZE)."""
+    operand: Any
+    """The tensor the operator itself reads: the constant, or what a view of it made of it."""
 
     @property
     def buffer(self) -> int:
@@ -144,6 +146,17 @@ def is_constant(model: Any, tensor: Any) -> bool:
     return data is not None and len(data) > 0
 
 
+def integer_constant_bytes(model: Any) -> int:
+    """Returns the bytes of stored constants that are no floats (positions, shapes, masks), each buffer once."""
+    found = {
+        int(tensor.buffer): len(model.buffers[tensor.buffer].data)
+        for graph in model.subgraphs
+        for tensor in graph.tensors
+        if "float" not in type_names()[tensor.type] and is_constant(model, tensor)
+    }
+    return sum(found.values())
+
+
 def shape_of(tensor: Any) -> tuple[int, ...]:
     """Returns a tensor's shape; ``()`` for a scalar."""
     return () if tensor.shape is None else tuple(int(size) for size in tensor.shape)
@@ -158,9 +171,10 @@ def weight_uses(model: Any) -> Iterator[WeightUse]:
             for position in WEIGHT_INPUTS.get(name, ()):
                 if position >= len(operator.inputs) or operator.inputs[position] < 0:
                     continue
+                operand = graph.tensors[int(operator.inputs[position])]
                 tensor = _stored(model, graph, producers, int(operator.inputs[position]))
                 if tensor is not None and len(shape_of(tensor)) >= 2:
-                    yield WeightUse(index, operator, name, tensor)
+                    yield WeightUse(index, operator, name, tensor, operand)
                     break
 
 

@@ -17,6 +17,9 @@ _MAJORITY = 0.9
 """Share of the GEMM weights that must have a type for the file to be called by it."""
 _PARAMETER_TYPES = frozenset({"float64", "float32", "float16", "bfloat16", "int8", "uint8", "int4", "int2"})
 """Types that hold parameters; wider integers hold shapes, axes and indices."""
+_INTEGERS = frozenset({"int8", "uint8", "int4", "int2"})
+_WEIGHT_ONLY = "weight-only"
+"""Stands for weights that are stored as integers and multiplied as floats; no precision is called so."""
 _PRECISIONS: dict[str, Precision] = {"float32": "fp32", "float16": "fp16", "int8": "int8"}
 _DTYPES = frozenset({"int32", "int64", "float32", "float16", "int8", "uint8"})
 
@@ -26,7 +29,9 @@ def inspect_model(path: Path) -> ModelStatistics:
 
     ``parameters`` and ``unique_parameter_bytes`` count each stored constant once, however many operators and lengths
     read it; ``operators`` counts over all entry points; ``gemm_types`` counts the operators that multiply by a stored
-    weight matrix.
+    weight matrix. Half-precision weights behind a DEQUANTIZE are ``fp16``, for that is how every FP16 file stores them
+    and the delegate decides what it computes in; integers behind one (weight-only quantisation) are multiplied as what
+    they were widened to, so they count as ``fp32`` and such a file is ``mixed``, never ``int8``.
 
     Raises:
         ArtifactError: no TFLite file, or a damaged one.
@@ -68,9 +73,11 @@ def _statistics(model: Any, path: Path) -> ModelStatistics:
     weights: dict[int, tuple[str, int]] = {}
     for use in weight_uses(model):
         if use.name not in LOOKUPS:
-            kind = names[use.tensor.type]
+            stored, read_as = names[use.tensor.type], names[use.operand.type]
+            weight_only = stored in _INTEGERS and read_as not in _INTEGERS
+            kind = read_as if weight_only else stored
             gemm_types[_PRECISIONS.get(kind, kind)] += 1
-            weights[use.buffer] = (kind, use.elements)
+            weights[use.buffer] = (_WEIGHT_ONLY if weight_only else kind, use.elements)
     lengths = {_length(model, definition) for definition in model.signatureDefs or ()}
     return ModelStatistics(
         format="tflite",

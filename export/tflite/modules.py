@@ -34,7 +34,7 @@ class ModuleMap:
     """Module paths of a converted model."""
 
     modules: tuple[str, ...]
-    """Every module with parameters of its own, in the model's order."""
+    """Every module with a weight matrix of its own, in the model's order: what a policy can name."""
     weights: Mapping[int, str]
     """Buffer index of a weight matrix to the path of its module."""
 
@@ -54,7 +54,7 @@ def find_modules(converted: Any, model: nn.Module) -> ModuleMap:
     Returns:
         The map; a weight that is neither (a constant computed from several parameters) has no entry.
     """
-    owners = {path: module for path, module in model.named_modules() if _own_parameters(module)}
+    owners = {path: module for path, module in model.named_modules() if _holds_matrix(module)}
     matrices = {
         path: parameter.detach().numpy()
         for path, module in owners.items()
@@ -110,8 +110,8 @@ def load_modules(converted: Any) -> ModuleMap:
     )
 
 
-def _own_parameters(module: nn.Module) -> bool:
-    return any(True for _ in module.parameters(recurse=False))
+def _holds_matrix(module: nn.Module) -> bool:
+    return any(parameter.dim() >= 2 for parameter in module.parameters(recurse=False))
 
 
 def _is_scaled(matrix: np.ndarray, original: np.ndarray) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from itertools import count
 from typing import Any
 
 from compressor.core.artifact import Precision
-from compressor.core.errors import UsageError, nearest
+from compressor.core.errors import StageError
 from compressor.quantize.plan import QuantizationPlan
+from export.policy import check_policy, require_reduction, stored_precision
 from export.tflite.compact import compact, merge_buffers, pack
 from export.tflite.flatbuffer import LOOKUPS, WeightUse, parse, text, weight_uses
 from export.tflite.half import store_half
@@ -31,20 +31,18 @@ def reduce_model(converted: Any, precision: Precision, plan: QuantizationPlan) -
     Args:
         converted: the ``ModelT`` of a file that :func:`export.tflite.convert.convert_model` made; it is used up.
         precision: ``fp16`` or ``int8``.
-        plan: decides by module path; with ``fp16``, modules the plan leaves at ``fp32`` stay there.
+        plan: decides by module path; see :mod:`export.policy`.
 
     Raises:
         UsageError: a rule of the policy matches no module, or nothing is left to reduce.
         ArtifactError: the file does not name its modules.
+        StageError: ai-edge-quantizer fails on the file.
     """
     modules = load_modules(converted)
-    check_policy(plan, modules)
+    check_policy(plan, modules.modules)
     chosen = {use.buffer: _precision_of(use, modules, precision, plan) for use in weight_uses(converted)}
-    if set(chosen.values()) <= {"fp32"}:
-        raise UsageError(
-            f"the plan leaves every weight in fp32, so there is nothing to store as {precision}",
-            remedy="widen the policy or export fp32",
-        )
+    require_reduction(chosen.values(), precision)
+    visible = _visible_names(converted)
     _name_by_precision(converted, modules, chosen)
     if "int8" in chosen.values():
         merge_buffers(converted)
@@ -53,26 +51,27 @@ def reduce_model(converted: Any, precision: Precision, plan: QuantizationPlan) -
     half = [(use, path) for use in weight_uses(converted) if (path := _named(converted, use, "fp16")) is not None]
     store_half(converted, half)
     weights = {use.buffer: _named(converted, use) or "" for use in weight_uses(converted)}
+    _restore_names(converted, visible)
     return compact(converted, ModuleMap(modules.modules, weights))
 
 
-def check_policy(plan: QuantizationPlan, modules: ModuleMap) -> None:
-    """Raises UsageError for a rule that matches none of the model's modules, naming the nearest path."""
-    for rule in plan.policy:
-        if not any(fnmatchcase(path, rule.pattern) for path in modules.modules):
-            raise UsageError(
-                f"the quantisation rule '{rule.pattern}' matches no module of this model",
-                remedy=nearest(rule.pattern, modules.modules),
-            )
-
-
 def _precision_of(use: WeightUse, modules: ModuleMap, precision: Precision, plan: QuantizationPlan) -> str:
-    planned = plan.precision_of(modules.weights.get(use.buffer, ""))
-    if planned == "fp32" or precision == "fp16":
-        return "fp32" if planned == "fp32" else "fp16"
-    if use.name in LOOKUPS and not plan.quantize_embeddings:
+    if precision == "int8" and use.name in LOOKUPS and not plan.quantize_embeddings:
         return "fp32"
-    return planned
+    return stored_precision(plan, modules.weights.get(use.buffer, ""), precision)
+
+
+def _visible_names(converted: Any) -> list[list[Any]]:
+    """Returns the names of each subgraph's inputs and outputs, in order; working names take their place for a while."""
+    return [
+        [graph.tensors[int(index)].name for index in (*graph.inputs, *graph.outputs)] for graph in converted.subgraphs
+    ]
+
+
+def _restore_names(converted: Any, visible: list[list[Any]]) -> None:
+    for graph, names in zip(converted.subgraphs, visible, strict=True):
+        for index, name in zip((*graph.inputs, *graph.outputs), names, strict=True):
+            graph.tensors[int(index)].name = name
 
 
 def _name_by_precision(converted: Any, modules: ModuleMap, chosen: Mapping[int, str]) -> None:
@@ -103,4 +102,11 @@ def _quantize(content: bytes) -> bytes:
     worker.add_dynamic_config(
         regex=rf"^int8{re.escape(_SEPARATOR)}", operation_name=qtyping.TFLOperationName.ALL_SUPPORTED, num_bits=8
     )
-    return bytes(worker.quantize(enable_progress_bar=False, enable_progress_report=False).quantized_model)
+    try:
+        return bytes(worker.quantize(enable_progress_bar=False, enable_progress_report=False).quantized_model)
+    except Exception as error:  # it raises bare classes, and passes on those of numpy, flatbuffers and its C++ parts
+        first_line = next(iter(str(error).splitlines()), type(error).__name__)
+        raise StageError(
+            f"ai-edge-quantizer could not quantise this model: {first_line}",
+            remedy="keep the module it names in fp32 by a rule of the policy, or export fp16",
+        ) from error

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import benchmarks.measure as module
-from benchmarks.measure import measure
+from benchmarks.measure import measure, measurement_name
 from benchmarks.sentences import sample
 from benchmarks.subject import Subject, subject_of, torch_subject
 from compressor.core.artifact import Artifact
@@ -15,6 +16,7 @@ from compressor.core.measurement import Measurement
 from devices.profiles import parse_device
 from devices.runner import WarmUp
 from tests.benchmarks.artifacts import tiny_artifact
+from tests.benchmarks.measurements import measurement as by_hand
 from tests.models import SENTENCES, tiny_checkpoint
 
 HOST = parse_device("host")
@@ -116,3 +118,14 @@ def test_wrong_use_is_named(artifact: Artifact, tmp_path: Path) -> None:
         measure([subject], (), device=HOST)
     with pytest.raises(ArtifactError, match=r"tokenizer\.json"):
         measure([replace(subject, tokenizer=tmp_path)], TEXTS, device=HOST)
+
+
+def test_a_measurement_s_name_keeps_two_devices_of_one_kind_apart() -> None:
+    devices = ["host@local", "snapdragon-865@adb:R5CT12", "snapdragon-865@adb:10.0.0.7:5555", "jetson@ssh:me@10.0.0.5"]
+    names = [measurement_name(by_hand([1.0], subject="onnx-int8", device=device)) for device in devices]
+    assert names[0] == "host-onnx-int8"
+    assert len(set(names)) == len(devices)
+    for device, name in zip(devices, names, strict=True):
+        assert name.startswith(device.partition("@")[0])
+        assert name.endswith("onnx-int8")
+        assert re.fullmatch(r"[A-Za-z0-9._-]+", name)

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.report import ArtifactRow, BaselineRow, ReportData, write_report
 from benchmarks.report.data import headline
+from benchmarks.report.plots import _thinned
 from benchmarks.report.text import count, drop, duration, number, percent, points, small
 from tests.benchmarks.report_data import sample_report
 
@@ -148,3 +149,14 @@ def test_figures_are_written_to_be_read() -> None:
     assert small(3.21e-6) == "3e-06"
     assert [count(value) for value in (None, 12, 4_500, 22_716_295)] == ["-", "12", "4.5 k", "22.7 M"]
     assert (duration(3.44), duration(61.2)) == ("3.4 s", "1 min 01 s")
+
+
+@pytest.mark.parametrize("steps", [1, 399, 400, 401, 12345])
+def test_long_curves_are_drawn_by_block_means_from_the_first_step_to_the_last(steps: int) -> None:
+    places, values = _thinned([float(step) for step in range(1, steps + 1)])
+    assert len(places) == len(values) <= 400
+    assert values == pytest.approx(places), "a block's mean stands elsewhere than in its middle"
+    assert places[0] <= 1 + steps / 400
+    assert places[-1] >= steps - steps / 400
+    if steps <= 400:
+        assert places == list(range(1, steps + 1))

@@ -3,6 +3,7 @@ import shutil
 from typing import ClassVar
 
 import pytest
+from filelock import FileLock
 
 from compressor import pipeline
 from compressor.core.checkpoint import Checkpoint
@@ -153,3 +154,31 @@ def test_the_log_has_one_json_line_a_stage(road, tmp_path):
     road()
     lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     assert [line["stage"] for line in lines if "stage" in line] == [f"0{n}-test-append" for n in (1, 2, 3)]
+
+
+def test_a_result_that_comes_out_differently_makes_the_rest_stale(road, tmp_path, monkeypatch):
+    road()
+    (tmp_path / "run" / "checkpoints" / "01-test-append" / "words.txt").write_text("tampered")
+    real = AppendStage.run
+
+    def otherwise(self, context, output):
+        facts = real(self, context, output)
+        (output / "words.txt").write_text(f"other {self.config.word} ")
+        return facts
+
+    monkeypatch.setattr(AppendStage, "run", otherwise)
+    assert statuses(road()) == ["ran", "ran", "ran"]
+
+
+def test_two_runs_do_not_share_a_folder(road, tmp_path):
+    road()
+    with FileLock(tmp_path / "run" / ".lock"), pytest.raises(FolderError, match="another run is working"):
+        road()
+
+
+def test_scratch_of_an_abandoned_setting_is_removed(road, tmp_path):
+    with pytest.raises(StageError):
+        road(fail="two")
+    with pytest.raises(StageError):
+        road(("one", "deux"), fail="deux")
+    assert len([path for path in (tmp_path / "run" / ".work").iterdir() if path.name.startswith("02-")]) == 1

@@ -50,7 +50,12 @@ def test_a_wrong_key_is_named_with_the_nearest_known_one(tmp_path, old, new, pla
 
 def test_overrides_reach_nested_keys_and_stages_by_name_or_position(tmp_path):
     file = write(tmp_path, GOOD)
-    settings = ("data.dir=other/place", "stages.finetune.epochs=3", "stages.2.lengths=[8, 16]", "accept.p95_ms=2.5")
+    settings = (
+        "data.dir=other/place",
+        "stages.finetune.epochs=3",
+        "stages.2.export.lengths=[8, 16]",
+        "accept.p95_ms=2.5",
+    )
     recipe = load_recipe(file, settings)
     assert recipe.data.dir == Path("other/place")
     assert recipe.stages[0].config.epochs == 3

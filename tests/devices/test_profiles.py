@@ -90,6 +90,26 @@ def test_legal_combinations_pass_and_precision_rules_hit_their_precision_alone()
     assert legality(load_profile("jetson-orin-nano"), "tensorrt", "fp16") is None
 
 
+def test_a_jetson_needs_the_tensorrt_that_reads_opset_17() -> None:
+    """LayerNormalization is an operator of opset 17, and TensorRT reads it since 8.6."""
+    profile = load_profile("jetson-orin-nano")
+    oldest, _, newest = str(profile.tensorrt).partition(" - ")
+    assert tuple(map(int, oldest.split("."))) >= (8, 6)
+    assert tuple(map(int, newest.split("."))) >= (10, 3)
+    assert "upgrade to JetPack 6" in profile.facts["jetpack"]
+
+
+def test_what_a_rule_recommends_instead_is_legal() -> None:
+    for name in NAMES:
+        profile = load_profile(name)
+        for rule in profile.illegal:
+            named = [known for known in ("onnx", "tflite", "tensorrt") if known in rule.instead]
+            assert named
+            for format_name in named:
+                found = [precision for precision in profile.ladder if f"{format_name} {precision}" in rule.instead]
+                assert all(legality(profile, format_name, precision) is None for precision in found or [None])
+
+
 def test_a_format_that_no_rule_names_is_refused_by_the_list_of_formats() -> None:
     profile = load_profile("host").model_copy(update={"formats": ("onnx",), "illegal": ()})
     rule = legality(profile, "tflite", "int8")

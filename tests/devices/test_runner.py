@@ -224,3 +224,11 @@ def test_jobs_and_artifacts_that_make_no_sense_are_refused(artifact: Artifact) -
         io = artifact.io.model_copy(update={"signatures": (signature.model_copy(update={"roles": roles}),)})
         with pytest.raises(ArtifactError, match="no sentence fills"):
             entry_points(io)
+
+
+def test_a_runner_that_writes_nothing_does_not_leave_the_last_job_s_answer(artifact: Artifact) -> None:
+    with target_for(parse_device("host")) as target:
+        run_job(target, job_for(artifact), time_limit_s=120)
+        target.python = "true"  # a program that takes any arguments, does nothing and ends well
+        with pytest.raises(DeviceError, match="expected the result of a run"):
+            run_job(target, job_for(artifact), time_limit_s=120)

@@ -45,7 +45,7 @@ def test_the_card_states_the_figures_of_the_manifest(onnx_artifact):
 
 
 def test_metrics_of_teacher_checkpoint_and_file_are_kept(trained, tmp_path):
-    (artifact,) = export_artifacts(trained, request(selection=SPLIT, report=SPLIT), tmp_path / "out")
+    (artifact,) = export_artifacts(trained, request(selection=SPLIT, report=SPLIT), tmp_path / "out").artifacts
     reference = artifact.manifest.reference
     assert reference["checkpoint"] == reference["artifact"] > 0.9
     assert reference["examples"] == 60
@@ -80,12 +80,14 @@ def _answering_wrong(monkeypatch, *bad):
 def test_int8_that_loses_the_task_falls_back_and_every_attempt_is_kept(trained, tmp_path, monkeypatch):
     _answering_wrong(monkeypatch, "int8")
     plan = QuantizationPlan(max_drop_points=0.5)
-    (artifact,) = export_artifacts(trained, request(precisions=("int8",), plan=plan, selection=SPLIT), tmp_path)
+    made = export_artifacts(trained, request(precisions=("int8",), plan=plan, selection=SPLIT), tmp_path)
+    (artifact,) = made.artifacts
+    assert [attempt.accepted for attempt in made.refused] == [False, False]
     assert artifact.name == "onnx-fp16"
     assert backend_for("onnx").inspect(artifact.model_path).precision == "fp16"
     attempts = artifact.manifest.attempts
     assert [(attempt["rung"], attempt["accepted"]) for attempt in attempts] == [
-        ("int8 dynamic", False), ("int8 dynamic, embeddings fp32", False), ("fp16", True),
+        ("onnx int8 dynamic", False), ("onnx int8 dynamic, embeddings fp32", False), ("onnx fp16", True),
     ]  # fmt: skip
     assert attempts[0]["drop_points"] > 50
     assert not (tmp_path / "onnx-int8").exists()
@@ -122,8 +124,8 @@ def test_a_precision_the_format_does_not_have_is_refused(checkpoint_of, tmp_path
 
 
 def test_what_a_killed_export_finished_is_kept(checkpoint_of, tmp_path, monkeypatch):
-    (first,) = export_artifacts(checkpoint_of("bert"), request(), tmp_path)
+    (first,) = export_artifacts(checkpoint_of("bert"), request(), tmp_path).artifacts
     before = first.model_path.stat().st_mtime_ns
-    again = export_artifacts(checkpoint_of("bert"), request(precisions=("fp32", "fp16")), tmp_path)
+    again = export_artifacts(checkpoint_of("bert"), request(precisions=("fp32", "fp16")), tmp_path).artifacts
     assert [artifact.name for artifact in again] == ["onnx-fp32", "onnx-fp16"]
     assert again[0].model_path.stat().st_mtime_ns == before

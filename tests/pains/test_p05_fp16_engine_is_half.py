@@ -3,31 +3,45 @@
 import pytest
 
 from compressor.core.errors import StageError
-from compressor.quantize.plan import QuantizationPlan
+from compressor.quantize.plan import QuantizationPlan, Rule
+from export.onnx.inspection import gemm_nodes
 from export.tensorrt.backend import TensorRTBackend
 from export.tensorrt.engines import check_layers
 from export.tensorrt.layers import BuiltLayer
 from tests.export.onnx.helpers import Source
 
+CLASSIFIER = "/model/classifier/Gemm"
+MIXED = QuantizationPlan(
+    precision="fp16",
+    policy=(Rule(pattern="*", precision="fp16"), Rule(pattern="classifier", precision="fp32")),
+)
 
-def gemm(dtype):
+
+def layer(*nodes, dtype="Half", kind="gemm", inputs=None):
     return BuiltLayer(
-        name=f"{dtype} gemm",
-        kind="gemm",
-        inputs=(dtype,),
+        name=f"{dtype} {kind}",
+        kind=kind,
+        inputs=inputs or (dtype,),
         weights=(dtype,),
         outputs=(dtype,),
-        onnx_nodes=("/q/MatMul",),
+        onnx_nodes=nodes,
     )
 
 
 @pytest.fixture(scope="module")
 def models(checkpoint_of, tmp_path_factory):
     source, backend = Source(checkpoint_of("bert")), TensorRTBackend()
-    folders = {name: tmp_path_factory.mktemp(name) for name in ("fp32", "fp16")}
+    folders = {name: tmp_path_factory.mktemp(name) for name in ("fp32", "fp16", "mixed")}
     backend.convert(source.model, source.spec, folders["fp32"])
     backend.reduce(folders["fp32"], folders["fp16"], "fp16", QuantizationPlan())
+    backend.reduce(folders["fp32"], folders["mixed"], "fp16", MIXED)
     return {name: folder / "model.onnx" for name, folder in folders.items()}
+
+
+@pytest.fixture
+def others(models):
+    """One Half layer for every product of the graph but the classifier's."""
+    return tuple(layer(name) for name in gemm_nodes(models["fp16"]) if name != CLASSIFIER)
 
 
 def test_the_graph_itself_is_half(models):
@@ -35,11 +49,42 @@ def test_the_graph_itself_is_half(models):
     assert set(TensorRTBackend().inspect(models["fp32"]).gemm_types) == {"fp32"}
 
 
-def test_an_engine_with_one_float_gemm_is_refused(models):
-    check_layers((gemm("Half"), gemm("Half")), models["fp16"])
+def test_an_engine_of_half_layers_is_proven_product_by_product(models, others):
+    assert "all 18 half-precision products" in check_layers((*others, layer(CLASSIFIER)), models["fp16"])
+
+
+def test_one_recognised_layer_does_not_stand_for_the_others(models, others):
+    with pytest.raises(StageError, match=rf"1 of 18 .* no Half layer of the engine: {CLASSIFIER} "):
+        check_layers(others, models["fp16"])
+    with pytest.raises(StageError, match="17 of 18"):
+        check_layers((layer(CLASSIFIER),), models["fp16"])
+
+
+def test_an_engine_with_one_float_gemm_is_refused(models, others):
     with pytest.raises(StageError, match="1 GEMM layers of the FP16 engine are not Half, first 'Float gemm'"):
-        check_layers((gemm("Half"), gemm("Float")), models["fp16"])
+        check_layers((*others, layer(CLASSIFIER, dtype="Float")), models["fp16"])
+
+
+def test_a_generated_kernel_is_judged_by_its_matrix(models, others):
+    """A product of one row is compiled together with the norm before it, which reads FP32 and converts."""
+    check_layers((*others, layer(CLASSIFIER, kind="kgen", inputs=("Float",))), models["fp16"])
+    with pytest.raises(StageError, match=CLASSIFIER):
+        check_layers((*others, layer(CLASSIFIER, kind="kgen", dtype="Float")), models["fp16"])
+
+
+def test_a_product_in_fp32_by_policy_frees_no_other(models, others):
+    classifier = layer(CLASSIFIER, dtype="Float")
+    assert "1 are FP32 by policy" in check_layers((*others, classifier), models["mixed"])
+    query = others[0].onnx_nodes[0]
+    with pytest.raises(StageError, match="are not Half"):
+        check_layers((*others[1:], layer(query, dtype="Float"), classifier), models["mixed"])
+    with pytest.raises(StageError, match=query):
+        check_layers((*others[1:], classifier), models["mixed"])
+
+
+def test_a_listing_without_node_names_claims_less(models):
+    assert "names no ONNX nodes" in check_layers((layer(),), models["fp16"])
 
 
 def test_an_fp32_engine_may_be_float(models):
-    check_layers((gemm("Float"),), models["fp32"])
+    check_layers((layer(dtype="Float"),), models["fp32"])

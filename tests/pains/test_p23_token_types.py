@@ -22,7 +22,7 @@ def test_one_feeder_serves_models_with_and_without_token_types(checkpoint_of, tm
         parity_source="test",
         name=family,
     )
-    (artifact,) = export_artifacts(checkpoint, request, tmp_path)
+    (artifact,) = export_artifacts(checkpoint, request, tmp_path).artifacts
     (signature,) = Artifact.load(artifact.path).io.signatures
     assert (TOKEN_TYPE_IDS in signature.roles) == takes_types
     batch = SentenceEncoder.load(artifact.path, max_tokens=16).pad(

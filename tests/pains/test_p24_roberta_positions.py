@@ -31,7 +31,7 @@ def test_a_sentence_at_and_over_the_limit_runs(checkpoint_of, tmp_path):
         parity_source="test",
         name="r",
     )
-    (artifact,) = export_artifacts(checkpoint, request, tmp_path / "out")
+    (artifact,) = export_artifacts(checkpoint, request, tmp_path / "out").artifacts
     found = TextPredictor.load(artifact).logits([LONG, "order"])
     assert found.truncated == 1
     with pytest.raises(UsageError, match=f"to {limit}, the most tokens"):

@@ -2,10 +2,12 @@
 """Builds a TensorRT engine from the ONNX file beside this script, on the machine that will run it.
 
 An engine fits one GPU and one TensorRT version only, so it is built on the device: ``python3 build_engine.py``. Needs
-Python 3.8 and TensorRT 8.6 or later: before 8.6 there is no LayerNormalization. Writes
+Python 3.8 and TensorRT 8.6 or later: before 8.6 there is no LayerNormalization. The artifact's folder stays as it is,
+for its manifest lists every file in it; the engine goes to the folder ``<artifact>-engine`` beside it:
 
 - ``model.engine``, with one optimisation profile for each length in ``build.json``;
-- ``engine.json``: versions, hashes and the layers with their data types, as the engine itself reports them;
+- ``engine.json``: the artifact it was built from (hashes of its manifest and ONNX file), versions, and the layers with
+  their data types, as the engine itself reports them;
 - ``timing.cache``, which makes the next build quick and repeatable.
 
 Precision is what the ONNX file says. TensorRT 10 and later take it as it stands (strongly typed networks); 8.6 gets the
@@ -27,6 +29,7 @@ from typing import Any, NamedTuple
 SETTINGS = "build.json"
 ENGINE = "model.engine"
 REPORT = "engine.json"
+MANIFEST = "manifest.json"
 TIMING_CACHE = "timing.cache"
 OLDEST = (8, 6)
 _LOG = logging.getLogger("build_engine")
@@ -34,6 +37,10 @@ _LOG = logging.getLogger("build_engine")
 
 class BuildError(Exception):
     """The engine cannot be built here; the message says why and what to do."""
+
+
+class EnginePrecisionError(BuildError):
+    """An engine was built, and does not compute in the precision of its ONNX file."""
 
 
 class Profile(NamedTuple):
@@ -75,7 +82,11 @@ def build_plan(
         BuildError: the parser or the builder refused, with its own messages.
     """
     logger = _recording_logger(trt)
-    builder = trt.Builder(logger)
+    try:
+        builder = trt.Builder(logger)
+    except (TypeError, RuntimeError) as error:  # what the binding makes of a null builder: no usable driver or GPU
+        reasons = "; ".join(logger.errors) or str(error)
+        raise BuildError(f"TensorRT {trt.__version__} does not start here: {reasons}") from error
     flags = _network_flags(trt)
     network = builder.create_network(flags)
     parser = trt.OnnxParser(network, logger)
@@ -173,23 +184,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Builds the engine of one folder; returns the exit code: 0 built, 2 not."""
     parser = argparse.ArgumentParser(description="Build the TensorRT engine of this folder on this device.")
     parser.add_argument("--folder", type=Path, default=Path(__file__).resolve().parent, help="folder with build.json")
-    parser.add_argument("--output", type=Path, default=None, help="folder to write to (default: the same folder)")
+    parser.add_argument("--output", type=Path, default=None, help="folder to write to (default: ../<folder>-engine)")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     try:
-        build_folder(options.folder, options.output or options.folder)
+        build_folder(options.folder, options.output or engine_folder(options.folder))
     except (BuildError, OSError, ValueError) as error:
         _LOG.error("error: %s", error)
         return 2
     return 0
 
 
+def engine_folder(folder: Path) -> Path:
+    """Returns the folder beside an artifact that its engine goes to."""
+    whole = folder.resolve()
+    return whole.with_name(f"{whole.name}-engine")
+
+
 def build_folder(folder: Path, output: Path) -> None:
     """Verifies the ONNX file, builds, inspects, and writes engine, report and timing cache.
 
+    Args:
+        folder: holds ``build.json`` and the ONNX file.
+        output: made where absent. It may be ``folder`` itself only while that has no manifest yet.
+
     Raises:
-        BuildError: a damaged ONNX file, a missing or old TensorRT, or an engine without the precision asked for.
+        BuildError: a damaged ONNX file, a missing or old TensorRT, or an output folder that is a finished artifact.
+        EnginePrecisionError: the engine does not compute in the precision asked for; nothing is written.
     """
+    if (output / MANIFEST).exists():
+        raise BuildError(f"{output} is a finished artifact, which an engine would damage: name another --output")
     settings: dict[str, Any] = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
     for name, expected in settings["sha256"].items():
         found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
@@ -207,11 +231,14 @@ def build_folder(folder: Path, output: Path) -> None:
     )
     layers = inspect_layers(trt, plan.data)
     if half and not mentions_half(layers):
-        raise BuildError("the engine holds no half-precision layer although the ONNX file is FP16; nothing was written")
+        raise EnginePrecisionError(
+            "the engine holds no half-precision layer although the ONNX file is FP16; nothing was written"
+        )
     report = {
         "tensorrt": trt.__version__,
         "python": platform.python_version(),
         "machine": _machine(),
+        "artifact": _identity(folder),
         "onnx_sha256": settings["sha256"],
         "engine_sha256": hashlib.sha256(plan.data).hexdigest(),
         "precision": settings["precision"],
@@ -219,6 +246,7 @@ def build_folder(folder: Path, output: Path) -> None:
         "profiles": settings["profiles"],
         "layers": layers,
     }
+    output.mkdir(parents=True, exist_ok=True)
     if plan.timing_cache is not None:
         _write(cache, plan.timing_cache)
     _write(output / ENGINE, plan.data)
@@ -226,11 +254,21 @@ def build_folder(folder: Path, output: Path) -> None:
     _LOG.info("built %s: %.1f MB, %d layers", output / ENGINE, len(plan.data) / 1e6, len(layers))
 
 
+def _identity(folder: Path) -> dict[str, str] | None:
+    """Name and manifest hash of the artifact in ``folder``; None while it is still being made."""
+    manifest = folder / MANIFEST
+    if not manifest.is_file():
+        return None
+    return {"name": folder.resolve().name, "manifest_sha256": hashlib.sha256(manifest.read_bytes()).hexdigest()}
+
+
 def _import_tensorrt() -> Any:
     try:
         import tensorrt as trt
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise BuildError("the Python package 'tensorrt' is not here; on a Jetson it comes with JetPack") from error
+    except (ImportError, OSError, RuntimeError) as error:  # a package whose native libraries are missing or too new
+        raise BuildError(f"the Python package 'tensorrt' does not load: {error}") from error
     if _version(trt.__version__) < OLDEST:
         raise BuildError(f"TensorRT {trt.__version__} has no LayerNormalization; expected 8.6 or later")
     return trt

@@ -117,11 +117,60 @@ def test_a_second_run_finds_everything_done(road, place):
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
-def test_a_limit_that_is_missed_is_exit_code_1(road, place):
+@pytest.mark.parametrize(
+    ("setting", "code", "words"),
+    [
+        ("accept.size_mb=0.001", 1, ""),
+        ("accept.artifacts=tflite-in8", 2, "matches none of"),
+        ("stages.benchmark.devices=[hots]", 2, "did you mean 'host'"),
+        ("stages.benchmark.devices=[jetson-orin-nano]", 4, "expected an address"),
+        ("stages.export.lengths=[8, 9000]", 2, "from 3 to 64"),
+        ("stages.distill.teacher=01-finetun", 2, "did you mean '01-finetune'"),
+    ],
+)
+def test_a_missed_limit_and_a_wrong_name_end_with_their_code(road, place, tmp_path, setting, code, words):
     out, _ = road
-    missed = run(place / "tiny.yaml", "-o", out, "--set", "accept.size_mb=0.001")
-    assert missed.exit_code == 1
-    assert "over budget" in missed.stdout
+    copy = shutil.copytree(out, tmp_path / "out", symlinks=True)
+    result = run(place / "tiny.yaml", "-o", copy, "--set", setting)
+    assert result.exit_code == code, result.output
+    assert words in result.stderr
+    # What is wrong is known before anything is done again.
+    assert "ran" not in result.stderr
+
+
+@pytest.mark.parametrize("cut", ["  - benchmark", "  - export"])
+def test_limits_that_nothing_could_be_held_to_are_refused(place, tmp_path, cut):
+    lines = (place / "tiny.yaml").read_text().splitlines()
+    kept = [line for line in lines if not line.startswith((cut, "  - benchmark"))]
+    (tmp_path / "cut.yaml").write_text("\n".join(kept))
+    result = run(tmp_path / "cut.yaml", "-o", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "'accept'" in result.stderr
+
+
+def test_a_trained_model_needs_no_finetuning_and_keeps_its_own_label_order(road, place, tmp_path):
+    from transformers import AutoModelForSequenceClassification
+
+    out, _ = road
+    model = AutoModelForSequenceClassification.from_pretrained(out / "teacher")
+    order = [2, 0, 1]
+    model.classifier.weight.data = model.classifier.weight.data[order]
+    model.classifier.bias.data = model.classifier.bias.data[order]
+    names = [LABELS[index] for index in order]
+    model.config.id2label, model.config.label2id = dict(enumerate(names)), {n: i for i, n in enumerate(names)}
+    teacher = tmp_path / "teacher"
+    shutil.copytree(out / "teacher", teacher)
+    model.save_pretrained(teacher)
+    recipe = tmp_path / "r.yaml"
+    recipe.write_text(
+        f"version: 1\nteacher: {{model: {teacher}}}\ndata: {{dir: {place / 'data'}}}\nthreads: 1\nstages:\n"
+        "  - export: {to: [onnx], precisions: [fp32], lengths: [8, 16]}\naccept: {accuracy_drop_points: 0.0}\n"
+    )
+    result = run(recipe, "-o", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    artifact = Artifact.load(tmp_path / "out" / "artifacts" / "onnx-fp32")
+    assert list(artifact.labels) == names
+    assert artifact.manifest.reference["teacher"] == artifact.manifest.reference["artifact"] > 0.6
 
 
 def test_a_student_of_the_run_loads_with_one_call(road):

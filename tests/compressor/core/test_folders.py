@@ -91,3 +91,20 @@ def test_swap_replaces_a_file_by_a_folder(tmp_path):
     swap(tmp_path / "new", tmp_path / "target")
     assert names(tmp_path) == {"target"}
     assert (tmp_path / "target").is_dir()
+
+
+def test_a_kill_between_the_two_renames_loses_nothing(tmp_path):
+    with new_folder(tmp_path / "out", "artifact") as folder:
+        (folder / "a.txt").write_text("old")
+    (tmp_path / "out").rename(tmp_path / ".out.1234abcd.old")
+    with pytest.raises(ValueError, match="stop"), new_folder(tmp_path / "out", "artifact"):
+        assert (tmp_path / "out" / "a.txt").read_text() == "old"
+        raise ValueError("stop")
+    assert names(tmp_path) == {"out"}
+
+
+@pytest.mark.parametrize("place", ["file/out", "missing"])
+def test_a_place_that_cannot_be_written_is_told(tmp_path, place):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FolderError, match="cannot be written"):
+        write_json(tmp_path / place / "x.json", {})

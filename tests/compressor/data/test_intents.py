@@ -12,13 +12,11 @@ from compressor.data.reader import DataSpec, read_dataset
 def test_size_balance_and_no_sentence_twice() -> None:
     data = generate_intents()
     assert len(data.label_names) >= 8
-    assert len(data.train) >= 3000
-    assert len(data.validation) >= 300
-    assert len(data.test) >= 500
+    assert [len(split) for split in data.splits.values()] == [3000, 300, 500]
     every = [text.casefold() for split in data.splits.values() for text in split.texts]
     assert len(every) == len(set(every))
     for split in data.splits.values():
-        assert max(Counter(split.labels).values()) < 0.2 * len(split)
+        assert max(Counter(split.labels).values()) == 0.1 * len(split)
 
 
 def test_same_seed_same_text() -> None:
@@ -43,7 +41,7 @@ def test_counting_words_does_not_solve_it() -> None:
     pytest.importorskip("sklearn")
     from benchmarks.studies.demo_data import tfidf_accuracy
 
-    assert tfidf_accuracy(generate_intents()) < 0.9
+    assert 0.5 < tfidf_accuracy(generate_intents()) < 0.9
 
 
 def test_a_missing_teacher_package_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:

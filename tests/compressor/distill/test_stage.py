@@ -10,7 +10,8 @@ from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ModelError, RecipeError
 from compressor.data.batches import encode_split
 from compressor.distill.config import DistillConfig
-from compressor.distill.stage import Distill
+from compressor.distill.objective import Distillation
+from compressor.distill.stage import Distill, same_lengths
 from compressor.distill.teacher import TeacherOutputs, run_model
 from compressor.finetune import Finetune, FinetuneConfig
 from compressor.models import load_compressed
@@ -81,16 +82,94 @@ def test_cached_and_recomputed_teacher_states_agree(teacher: Checkpoint, tmp_pat
         expected = run_model(model, inputs, [0, 4])
     calls.clear()
     model.register_forward_hook(lambda *_: calls.append(1))
-    found = cached.batch(indices, inputs)
+    found = cached.batch(indices)
     assert not calls, "a cached batch ran the teacher"
     real = inputs["attention_mask"].bool()
     for state in (0, 4):
         assert torch.allclose(found.hidden_states[state][real], expected.hidden_states[state][real], atol=5e-3)
-        assert torch.equal(fresh.batch(indices, inputs).hidden_states[state], expected.hidden_states[state])
+        assert torch.equal(fresh.batch(indices).hidden_states[state], expected.hidden_states[state])
     assert torch.allclose(found.logits, expected.logits, atol=1e-4)
     calls.clear()
     TeacherOutputs(model, data, scratch=tmp_path / "a", cache_mb=10, **common)
     assert not calls, "a resumed run filled the cache again"
+
+
+def test_a_teacher_that_is_run_again_keeps_float32_and_the_kept_logits(teacher: Checkpoint, tmp_path: Path) -> None:
+    data = encode_split(teacher, tiny_dataset().train, max_tokens=32)
+    model = load_compressed(teacher.path)
+    fresh = TeacherOutputs(model, data, needed=range(len(data)), states=[2], width=32, scratch=tmp_path, cache_mb=0)
+    kept = np.load(tmp_path / "teacher-logits.npy")
+    indices = [3, 50, 7]
+    with torch.no_grad():
+        expected = run_model(model, data.inputs(indices), [2])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = fresh.batch(indices)
+    assert torch.equal(found.hidden_states[2], expected.hidden_states[2])
+    assert np.array_equal(found.logits.numpy(), kept[indices])
+
+
+def test_states_beyond_float16_are_not_cached(
+    teacher: Checkpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = encode_split(teacher, tiny_dataset().train, max_tokens=32)
+    model = load_compressed(teacher.path)
+    with torch.no_grad():
+        model.bert.encoder.layer[1].output.LayerNorm.weight.mul_(1e5)
+    indices = [3, 50, 7]
+    with torch.no_grad():
+        expected = run_model(model, data.inputs(indices), [2])
+    assert expected.hidden_states[2].abs().max() > 65504
+    with caplog.at_level("INFO"):
+        found = TeacherOutputs(
+            model, data, needed=range(len(data)), states=[2], width=32, scratch=tmp_path, cache_mb=10
+        )
+    assert "range of float16" in caplog.text
+    assert not found.caches_hidden
+    assert torch.equal(found.batch(indices).hidden_states[2], expected.hidden_states[2])
+    assert torch.allclose(found.batch(indices).logits, expected.logits, atol=1e-4)
+    assert not (tmp_path / "teacher-hidden.npy").exists()
+
+
+@pytest.mark.parametrize("family", ["distilbert", "electra"])
+def test_each_model_is_fed_what_it_takes(family: str, teacher: Checkpoint, tmp_path: Path) -> None:
+    """A BERT teacher reads token types, a DistilBERT student has none, and the other way round."""
+    other = tiny_checkpoint(family, tmp_path / "other")
+    forth = context(tmp_path / "forth", other, checkpoints={"t": teacher})
+    settings = config(student=None, teacher="t", epochs=0.5, losses=[{"name": "logits"}, {"name": "hidden"}])
+    facts = run_stage(Distill(settings), forth, tmp_path / "out")
+    assert np.isfinite(facts["curves"]["total"]).all()
+    run_stage(Finetune(FinetuneConfig(epochs=6, lr=2e-3, batch_size=8)), context(tmp_path, other), tmp_path / "tuned")
+    back = context(tmp_path / "back", teacher, checkpoints={"t": Checkpoint.open(tmp_path / "tuned")})
+    settings = config(student=None, teacher="t", epochs=0.5, losses=[{"name": "logits"}])
+    run_stage(Distill(settings), back, tmp_path / "back-out")
+
+
+def test_token_types_are_the_students_own(teacher: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, set[str]] = {}
+    forward = Distillation.forward
+
+    def recorded(self, inputs, labels, indices):
+        seen.setdefault(self.model.config.model_type, set()).update(inputs)
+        return forward(self, inputs, labels, indices)
+
+    monkeypatch.setattr(Distillation, "forward", recorded)
+    for family in ("distilbert", "bert"):
+        small = tiny_checkpoint(family, tmp_path / family)
+        where = context(tmp_path / f"of-{family}", small, checkpoints={"t": teacher})
+        settings = config(student=None, teacher="t", epochs=0.1, losses=[{"name": "logits"}])
+        run_stage(Distill(settings), where, tmp_path / f"{family}-out")
+    assert seen == {
+        "distilbert": {"input_ids", "attention_mask"},
+        "bert": {"input_ids", "attention_mask", "token_type_ids"},
+    }
+
+
+def test_a_tokenizer_that_cuts_otherwise_is_refused(teacher: Checkpoint) -> None:
+    data = encode_split(teacher, tiny_dataset().train, max_tokens=32)
+    same_lengths(data, data)
+    shorter = encode_split(teacher, tiny_dataset().train, max_tokens=6)
+    with pytest.raises(ModelError, match="6 tokens for the student"):
+        same_lengths(data, shorter)
 
 
 def test_a_killed_distillation_resumes_to_the_same_curve(teacher: Checkpoint, tmp_path: Path) -> None:
@@ -127,6 +206,10 @@ def test_other_refusals(teacher: Checkpoint, tmp_path: Path) -> None:
     data = replace(where.data, label_names=("a", "b", "c"))
     with pytest.raises(ModelError, match="finetune stage"):
         Distill(config()).requires(replace(where, data=data))
+    data = replace(where.data, label_names=teacher.labels[::-1])
+    with pytest.raises(ModelError, match="in another order") as error:
+        Distill(config()).requires(replace(where, data=data))
+    assert "teacher's order" in error.value.remedy
     with pytest.raises(ValidationError, match="name its 'teacher'"):
         config(student=None)
     with pytest.raises(ValidationError, match="listed twice"):

@@ -1,14 +1,16 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from compressor.core.errors import ModelError
 from compressor.data.batches import encode_split
 from compressor.data.dataset import Split
 from compressor.distill.stage import student_parameters
-from compressor.distill.student import copy_layers
+from compressor.distill.student import check_copyable, copy_layers
 from compressor.distill.teacher import run_model
-from compressor.families import adapter_for
+from compressor.families import ADAPTERS, adapter_for
 from compressor.models import load_compressed, save_checkpoint, unique_parameters
 from tests.models import FAMILIES, SENTENCES, tiny_checkpoint
 
@@ -38,3 +40,9 @@ def test_a_student_is_its_teachers_layers_and_loads_back(family: str, tmp_path: 
     assert torch.allclose(found.hidden_states[0], reference.hidden_states[0], atol=1e-5)
     assert found.hidden_states[2].shape[-1] == adapter.hidden_size(loaded.config)
     assert torch.isfinite(found.logits).all()
+
+
+def test_the_remedy_for_a_family_that_is_not_copied_is_something_a_recipe_can_do() -> None:
+    with pytest.raises(ModelError) as error:
+        check_copyable(replace(ADAPTERS["bert"], can_copy_layers=False))
+    assert "take the distill stage out" in error.value.remedy

@@ -1,5 +1,7 @@
+import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -79,8 +81,51 @@ def test_a_loss_that_is_not_finite_stops_with_its_name_and_keeps_the_last_good_w
         one_run(model_folder, tmp_path)
     from safetensors.torch import load_file
 
-    kept = load_file(tmp_path / "training" / "model.safetensors")
+    kept = load_file(tmp_path / "last-good" / "model.safetensors")
     assert all(torch.isfinite(tensor).all() for tensor in kept.values())
+    assert set(kept) == {f"model.{name}" for name in load_compressed(model_folder).state_dict()}
+
+
+@pytest.mark.parametrize("fails_at", [3, 9])
+def test_a_run_that_failed_can_be_run_again_as_if_it_never_had(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int
+) -> None:
+    """Before and after the first checkpoint; dropout makes the curve depend on the random stream."""
+    whole, weights = one_run(model_folder, tmp_path / "whole")
+    calls = []
+    forward = Classification.forward
+
+    def poisoned(self, inputs, labels, indices):
+        calls.append(1)
+        losses = forward(self, inputs, labels, indices)
+        return {"labels": losses["labels"] * float("nan")} if len(calls) == fails_at else losses
+
+    with monkeypatch.context() as patched, pytest.raises(StageError):
+        patched.setattr(Classification, "forward", poisoned)
+        one_run(model_folder, tmp_path / "broken")
+    again, same = one_run(model_folder, tmp_path / "broken")
+    assert again == whole
+    assert all(torch.equal(weights[name], same[name]) for name in weights)
+
+
+def test_the_callers_random_streams_are_its_own_also_after_a_resumed_run(model_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        one_run(model_folder, tmp_path, stop_at=7)
+    random.seed(5)
+    np.random.seed(5)
+    torch.manual_seed(5)
+    expected = (random.getstate(), np.random.get_state()[1].tolist(), torch.random.get_rng_state().tolist())
+    one_run(model_folder, tmp_path)
+    assert (random.getstate(), np.random.get_state()[1].tolist(), torch.random.get_rng_state().tolist()) == expected
+
+
+def test_all_three_streams_are_seeded() -> None:
+    def drawn(seed: int) -> tuple[float, float, float]:
+        with reproducible(seed=seed, threads=1):
+            return random.random(), float(np.random.rand()), float(torch.rand(1))
+
+    assert drawn(1) == drawn(1)
+    assert all(one != other for one, other in zip(drawn(1), drawn(2), strict=True))
 
 
 def test_decay_spares_vectors_and_the_rate_rises_then_falls_to_zero(model_folder: Path) -> None:

@@ -2,8 +2,11 @@
 
 import importlib.util
 import json
+import shutil
 import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -98,7 +101,7 @@ def test_finish_writes_build_files_bound_to_the_onnx_file(finished):
 FLAGS = {
     "8.6": (
         "--fp16 --timingCacheFile --skipInference",
-        ["--fp16", "--timingCacheFile=timing.cache", "--skipInference"],
+        ["--fp16", "--skipInference"],
     ),
     "10.3": ("--stronglyTyped --fp16 --skipInference", ["--stronglyTyped", "--skipInference"]),
     "11.4": ("--skipInference", ["--skipInference"]),
@@ -113,20 +116,33 @@ def test_the_shell_script_uses_what_this_trtexec_knows(finished, tmp_path, versi
     trtexec.write_text(
         f"""#!/bin/sh
 if [ "$1" = "--help" ]; then printf '  %s\\n' {known}
-else printf '%s\\n' "$@" > "{tmp_path}/arguments"; touch model.engine.new; fi
+else
+  printf '%s\\n' "$@" > "{tmp_path}/arguments"
+  for item in "$@"; do case "$item" in --saveEngine=*) printf engine > "${{item#--saveEngine=}}";; esac; done
+fi
 """
     )
     trtexec.chmod(0o755)
+    artifact = Path(shutil.copytree(folder, tmp_path / "a" / "tensorrt fp16"))
+    (artifact / "manifest.json").write_text("{}")
+    before = {file.name: file.read_bytes() for file in artifact.iterdir()}
     done = subprocess.run(
-        ["bash", str(folder / "build_engine.sh")], env={"TRTEXEC": str(trtexec), "PATH": "/usr/bin:/bin"}, check=False
+        ["bash", str(artifact / "build_engine.sh")], env={"TRTEXEC": str(trtexec), "PATH": "/usr/bin:/bin"}, check=False
     )
     assert done.returncode == 0
+    assert {file.name: file.read_bytes() for file in artifact.iterdir()} == before
+    engine = tmp_path / "a" / "tensorrt fp16-engine"
+    assert (engine / "model.engine").read_bytes() == b"engine"
+    report = json.loads((engine / "engine.json").read_text())
+    assert report["artifact"] == {"name": artifact.name, "manifest_sha256": sha256_file(artifact / "manifest.json")}
+    assert report["onnx_sha256"] == {"model.onnx": sha256_file(artifact / "model.onnx")}
+    assert report["engine_sha256"] == sha256_file(engine / "model.engine")
     arguments = (tmp_path / "arguments").read_text().splitlines()
     assert [item for item in arguments if item in expected] == expected
     assert ("--fp16" in arguments) == (version == "8.6")
+    assert (f"--timingCacheFile={engine}/timing.cache" in arguments) == (version == "8.6")
     assert "--minShapes=input_ids:1x1,attention_mask:1x1,token_type_ids:1x1" in arguments
     assert "--maxShapes=input_ids:1x48,attention_mask:1x48,token_type_ids:1x48" in arguments
-    (folder / "model.engine").unlink()
 
 
 def test_the_shell_script_refuses_a_damaged_file(finished, tmp_path):
@@ -183,3 +199,28 @@ def test_python_script_is_the_one_that_builds_here(finished):
     source = Path(engines.__file__).parent / "device" / "build_engine.py"
     assert (folder / "build_engine.py").read_bytes() == source.read_bytes()
     assert np.all([word not in source.read_text() for word in ("import compressor", "import export", "numpy")])
+
+
+class NoLibraries:
+    """An import hook for a package that is there while its native libraries are not."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name == "tensorrt":
+            raise ImportError("libnvinfer.so.10: cannot open shared object file")
+
+
+@pytest.mark.parametrize(("damage", "reason"), [("old", "8.6 or later"), ("libraries", "libnvinfer")])
+def test_a_tensorrt_that_cannot_build_does_not_end_the_export(finished, monkeypatch, damage, reason):
+    folder, _ = finished
+    monkeypatch.setattr(engines, "find_spec", lambda name: object())
+    monkeypatch.setattr(engines, "_DRIVER", folder / "build.json")
+    monkeypatch.delitem(sys.modules, "tensorrt", raising=False)
+    if damage == "old":
+        monkeypatch.setitem(sys.modules, "tensorrt", SimpleNamespace(__version__="8.5.2"))
+    else:
+        monkeypatch.setattr(sys, "meta_path", [NoLibraries(), *sys.meta_path])
+    before = {file.name for file in folder.iterdir()}
+    fact = str(engines.build_engine_here(folder)["engine"])
+    assert fact.startswith("not built: ")
+    assert reason in fact
+    assert {file.name for file in folder.iterdir()} == before

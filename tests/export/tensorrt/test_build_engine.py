@@ -117,22 +117,28 @@ def fake_tensorrt(version, *, layer_type="Half", parses=True):
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "model.onnx").write_bytes(b"graph")
+    folder = tmp_path / "tensorrt-fp16"
+    folder.mkdir()
+    (folder / "model.onnx").write_bytes(b"graph")
     settings = {
         "model": "model.onnx",
-        "sha256": {"model.onnx": sha256_file(tmp_path / "model.onnx")},
+        "sha256": {"model.onnx": sha256_file(folder / "model.onnx")},
         "inputs": ["input_ids", "attention_mask"],
         "profiles": [[1, 16, 16], [17, 32, 32]],
         "precision": "fp16",
     }
-    (tmp_path / "build.json").write_text(json.dumps(settings))
-    return tmp_path
+    (folder / "build.json").write_text(json.dumps(settings))
+    return folder
 
 
 def build(folder, monkeypatch, version, **options):
     module, seen, layers = fake_tensorrt(version, **options)
     monkeypatch.setitem(sys.modules, "tensorrt", module)
     return build_engine.main(["--folder", str(folder)]), seen, layers
+
+
+def engine_of(folder):
+    return folder.with_name(f"{folder.name}-engine")
 
 
 @pytest.mark.parametrize(("version", "network_flags"), [("8.6.1", 1), ("10.3.0", 3), ("11.4.0", 2)])
@@ -144,11 +150,32 @@ def test_every_generation_builds_with_its_own_typing(folder, monkeypatch, versio
     assert seen.flags == (["fp16", "obey"] if weak else [])
     assert [layer.precision for layer in layers] == (["HALF", "FLOAT", None, None] if weak else [None] * 4)
     assert seen.profiles[1]["input_ids"] == ((1, 17), (1, 32), (1, 32))
-    report = json.loads((folder / "engine.json").read_text())
+    report = json.loads((engine_of(folder) / "engine.json").read_text())
     assert report["tensorrt"] == version
     assert report["strongly_typed"] == (not weak)
     assert report["layers"][0]["Name"] == "gemm"
-    assert (folder / "model.engine").read_bytes() == b"engine"
+    assert (engine_of(folder) / "model.engine").read_bytes() == b"engine"
+
+
+def test_the_artifact_stays_as_it_was_and_its_identity_goes_with_the_engine(folder, monkeypatch):
+    (folder / "manifest.json").write_text("{}")
+    before = {file.name: file.read_bytes() for file in folder.iterdir()}
+    code, _, _ = build(folder, monkeypatch, "10.3.0")
+    assert code == 0
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
+    assert {file.name for file in engine_of(folder).iterdir()} == {"model.engine", "engine.json", "timing.cache"}
+    report = json.loads((engine_of(folder) / "engine.json").read_text())
+    assert report["artifact"] == {"name": "tensorrt-fp16", "manifest_sha256": sha256_file(folder / "manifest.json")}
+    assert report["onnx_sha256"] == {"model.onnx": sha256_file(folder / "model.onnx")}
+
+
+def test_no_engine_is_written_into_a_finished_artifact(folder, monkeypatch, caplog):
+    (folder / "manifest.json").write_text("{}")
+    module, _, _ = fake_tensorrt("10.3.0")
+    monkeypatch.setitem(sys.modules, "tensorrt", module)
+    assert build_engine.main(["--folder", str(folder), "--output", str(folder)]) == 2
+    assert "finished artifact" in caplog.text
+    assert outputs(folder) == {"manifest.json"}
 
 
 def test_the_timing_cache_is_used_again(folder, monkeypatch):
@@ -158,7 +185,8 @@ def test_the_timing_cache_is_used_again(folder, monkeypatch):
 
 
 def outputs(folder):
-    return {file.name for file in folder.iterdir()} - {"model.onnx", "build.json"}
+    """Every file and folder that a build left, in the artifact and beside it."""
+    return {file.name for file in folder.parent.rglob("*")} - {folder.name, "model.onnx", "build.json"}
 
 
 def test_an_fp16_engine_without_half_layers_is_refused(folder, monkeypatch, caplog):
