@@ -27,7 +27,7 @@ from devices.legality import legality
 from devices.profiles import DeviceAddress, parse_device
 from devices.targets import target_for
 
-PROCESSES = 4
+PROCESSES = 8
 
 
 class Probe(Record):

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from compressor.core.artifact import PRECISIONS, Format, IOSpec, ModelStatistics, Precision, Signature
+from compressor.core.environment import machine
 from compressor.core.errors import UsageError
 from compressor.quantize.plan import QuantizationPlan
 from export.backend import ConversionSpec, Predictor, require_package
@@ -18,10 +19,11 @@ from export.onnx.build import build
 from export.onnx.half import to_half
 from export.onnx.inspection import statistics
 from export.onnx.int8 import quantize_dynamic
-from export.onnx.policy import check_patterns, keeps_fp32, module_path
+from export.onnx.policy import module_path, module_paths, weight_nodes
 from export.onnx.predictor import OnnxPredictor
 from export.onnx.signatures import read_signature
 from export.onnx.tracing import TraceOptions
+from export.policy import check_policy, require_reduction, stored_precision
 
 OPSET = 18
 _OPTIONS = TraceOptions(opset=OPSET, integer=torch.int64, dynamic_batch=True)
@@ -61,8 +63,16 @@ class OnnxBackend:
         reduce_graph(source / self.model_file, output / self.model_file, precision, plan)
 
     def finish(self, folder: Path, spec: ConversionSpec, precision: Precision) -> Mapping[str, object]:
-        """Adds nothing: the file is complete. Returns the opset as read back."""
-        return {"opset": files.opset_of(files.load(folder / self.model_file))}
+        """Adds nothing: the file is complete. Returns the opset as read back, and on which CPUs INT8 may saturate."""
+        facts: dict[str, object] = {"opset": files.opset_of(files.load(folder / self.model_file))}
+        if precision == "int8":
+            features = machine()["cpu_features"].split()
+            vnni = [name for name in features if "vnni" in name]
+            facts["int8_products"] = (
+                "weights use the full range of int8 and meet uint8 activations: on x86 CPUs without VNNI (AVX2 only) "
+                f"the sum of two such products can saturate at 16 bits. This machine has {_instructions(vnni)}"
+            )
+        return facts
 
     def signatures(self, folder: Path) -> tuple[Signature, ...]:
         """Returns the single entry point of the file in ``folder``."""
@@ -81,6 +91,13 @@ class OnnxBackend:
         return OnnxPredictor(folder / self.model_file, threads=threads)
 
 
+def _instructions(vnni: list[str]) -> str:
+    if vnni:
+        return f"VNNI ({', '.join(vnni)})"
+    x86 = machine()["architecture"].lower() in ("x86_64", "amd64")
+    return "no VNNI: its own results are subject to it" if x86 else "no x86 CPU"
+
+
 def reduce_graph(source: Path, target: Path, precision: Precision, plan: QuantizationPlan) -> None:
     """Writes ``source`` (a clean FP32 graph) to ``target`` in another precision, and proves the result valid.
 
@@ -95,8 +112,10 @@ def reduce_graph(source: Path, target: Path, precision: Precision, plan: Quantiz
     model = files.load(source)
     opset = files.opset_of(model)
     if precision == "fp16":
-        check_patterns(plan, model)
-        to_half(model, lambda node: keeps_fp32(plan, module_path(node)))
+        check_policy(plan, module_paths(model))
+        weights = weight_nodes(model, embeddings=True)
+        require_reduction([stored_precision(plan, module_path(node), precision) for node in weights], precision)
+        to_half(model, lambda node: stored_precision(plan, module_path(node), precision) == "fp32")
     elif precision == "int8":
         model = quantize_dynamic(model, plan)
     else:

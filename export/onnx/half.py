@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 import onnx_ir as ir
@@ -40,6 +40,29 @@ def to_half(model: ir.Model, keep_fp32: Callable[[ir.Node], bool] = lambda node:
         raise StageError(
             f"the FP16 graph stores {after} weights; expected {before} as in FP32", remedy="report this model"
         )
+
+
+def store_half(model: ir.Model, nodes: Collection[str]) -> None:
+    """Stores the weight matrices of ``nodes`` (names) in half and casts them back where they are read, in place.
+
+    The graph computes as before; a runtime widens such weights once, as it loads the file. A matrix that other nodes
+    read as well stays as it is, for it would have to be stored twice.
+
+    Raises:
+        StageError: a weight does not fit half precision.
+    """
+    for value in list(model.graph.initializers.values()):
+        uses = list(value.uses())
+        matrix = value.const_value is not None and is_float(value) and len(value.const_value.shape) >= 2
+        if not matrix or not uses or any(str(use.node.name) not in nodes for use in uses):
+            continue
+        _store_half(value)
+        widen = ir.node("Cast", [value], {"to": int(_FULL)}, name=f"{value.name}/Cast_float")
+        widen.outputs[0].name = f"{value.name}_float"
+        widen.outputs[0].dtype, widen.outputs[0].shape = _FULL, value.shape
+        model.graph.insert_before(model.graph[0], widen)
+        for use in uses:
+            use.node.replace_input_with(use.idx, widen.outputs[0])
 
 
 class _Caster:

@@ -8,12 +8,13 @@ from pathlib import Path
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from compressor.core.errors import UsageError
 from compressor.quantize.plan import QuantizationPlan
 from export.onnx import files
+from export.onnx.half import store_half
 from export.onnx.passes import GemmToMatMulPass, deduplicate
-from export.onnx.policy import check_patterns, module_path, weight_nodes
-from export.onnx.quiet import errors_only
+from export.onnx.policy import module_path, module_paths, weight_nodes
+from export.onnx.quiet import root_errors_only
+from export.policy import check_policy, require_reduction, stored_precision
 
 _OPERATORS = frozenset({"MatMul", "Gather"})
 
@@ -22,28 +23,35 @@ def quantize_dynamic(model: ir.Model, plan: QuantizationPlan) -> ir.Model:
     """Returns the INT8 form of a clean FP32 graph.
 
     Weights become symmetric int8, one scale a column; activations uint8, because x86 kernels for two signed operands
-    are many times slower. Embedding tables become 8-bit where the plan says so. Modules whose last rule says another
-    precision stay FP32. A shared weight is quantised once.
+    are many times slower. Embedding tables become 8-bit where the plan says so. Modules planned in ``fp16`` store their
+    weights in half precision and widen them as they are read; the rest stays FP32. A shared weight is quantised once.
 
     Raises:
-        UsageError: a pattern of the policy matches no module, or no module is left to quantise.
+        UsageError: a pattern of the policy matches no module, or every weight is left in FP32.
+        StageError: a weight planned in ``fp16`` does not fit half precision.
     """
+    check_policy(plan, module_paths(model))
+    GemmToMatMulPass()(model)
+    planned = {
+        str(node.name): stored_precision(plan, module_path(node), "int8")
+        for node in weight_nodes(model, embeddings=plan.quantize_embeddings)
+    }
+    require_reduction(planned.values(), "int8")
+    eight_bit = {
+        str(node.name)
+        for node in weight_nodes(model, embeddings=True)
+        if node.op_type in _OPERATORS and planned.get(str(node.name)) == "int8"
+    }
+    store_half(model, {name for name, precision in planned.items() if precision == "fp16"})
+    return _quantize(model, eight_bit) if eight_bit else model
+
+
+def _quantize(model: ir.Model, nodes: set[str]) -> ir.Model:
+    """Returns ``model`` with the weights of ``nodes`` (names) in eight bits."""
     from onnxruntime.quantization import QuantType
     from onnxruntime.quantization import quantize_dynamic as quantize
 
-    check_patterns(plan, model)
-    GemmToMatMulPass()(model)
-    chosen = [
-        str(node.name)
-        for node in weight_nodes(model, embeddings=plan.quantize_embeddings)
-        if node.op_type in _OPERATORS and plan.precision_of(module_path(node)) == "int8"
-    ]
-    if not chosen:
-        raise UsageError(
-            "the policy leaves no module to quantise; expected at least one rule with precision int8 that matches",
-            remedy="change the policy, or ask for another precision",
-        )
-    with tempfile.TemporaryDirectory() as name, errors_only(None):
+    with tempfile.TemporaryDirectory() as name, root_errors_only("onnxruntime"):
         source, target = Path(name) / "fp32.onnx", Path(name) / "int8.onnx"
         files.save(model, source)
         large = len(files.model_files(source)) > 1
@@ -51,7 +59,7 @@ def quantize_dynamic(model: ir.Model, plan: QuantizationPlan) -> ir.Model:
             str(source),
             str(target),
             op_types_to_quantize=sorted(_OPERATORS),
-            nodes_to_quantize=chosen,
+            nodes_to_quantize=sorted(nodes),
             per_channel=True,
             weight_type=QuantType.QInt8,
             use_external_data_format=large,

@@ -1,14 +1,11 @@
-"""From a quantisation plan, which speaks of module paths, to the nodes of a traced graph."""
+"""From module paths, of which a quantisation plan speaks, to the nodes of a traced graph."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
+from collections.abc import Iterator
 
 import onnx_ir as ir
 
-from compressor.core.errors import UsageError, nearest
-from compressor.quantize.plan import QuantizationPlan
 from export.onnx.tracing import WRAPPED
 
 WEIGHT_GEMMS = frozenset({"MatMul", "Gemm", "Conv"})
@@ -32,35 +29,22 @@ def weight_nodes(model: ir.Model, *, embeddings: bool) -> Iterator[ir.Node]:
             yield node
 
 
-def check_patterns(plan: QuantizationPlan, model: ir.Model) -> None:
-    """Proves that every pattern of a plan means some module of the graph.
+def module_paths(model: ir.Model) -> frozenset[str]:
+    """Returns the modules that hold a weight matrix of their own.
 
-    Raises:
-        UsageError: a pattern matches no module that holds weights; the nearest path is named.
+    Most are found by the nodes that apply their weights. A matrix that something else is computed from first (DeBERTa
+    normalises its relative positions) keeps its parameter's name, ``model.deberta.encoder.rel_embeddings.weight``.
     """
-    paths = sorted({module_path(node) for node in weight_nodes(model, embeddings=True)})
-    for rule in plan.policy:
-        if not any(fnmatchcase(path, rule.pattern) for path in _with_parents(paths)):
-            raise UsageError(
-                f"the policy's pattern '{rule.pattern}' matches no module with weights; expected a module path "
-                f"such as '{paths[0] if paths else 'classifier'}' (* matches any run of characters)",
-                remedy=nearest(rule.pattern, paths),
-            )
-
-
-def keeps_fp32(plan: QuantizationPlan, path: str) -> bool:
-    """Returns whether a rule of the plan explicitly leaves the module at ``path`` in FP32."""
-    return any(fnmatchcase(path, rule.pattern) for rule in plan.policy) and plan.precision_of(path) == "fp32"
+    applied = {module_path(node) for node in weight_nodes(model, embeddings=True)}
+    prefix = f"{WRAPPED}."
+    named = {
+        str(value.name).removeprefix(prefix).rpartition(".")[0]
+        for value in model.graph.initializers.values()
+        if str(value.name).startswith(prefix) and _is_weight(value)
+    }
+    return frozenset((applied | named) - {""})
 
 
 def _is_weight(value: ir.Value | None) -> bool:
     tensor = None if value is None else value.const_value
     return tensor is not None and tensor.dtype.is_floating_point() and len(tensor.shape) >= 2
-
-
-def _with_parents(paths: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for path in paths:
-        parts = path.split(".")
-        found.update(".".join(parts[: end + 1]) for end in range(len(parts)))
-    return found

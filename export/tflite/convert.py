@@ -18,7 +18,6 @@ from export.tflite.modules import find_modules
 from export.tflite.quiet import quiet_native
 from export.tflite.wrapper import FixedLengthClassifier, sample_inputs, unfolded_norms
 
-
 _MAX_GROWTH = 1.1
 """Each length keeps the rows of a position table that it needs, and small constants are computed ahead."""
 _GRAPH_BYTES_AN_OPERATOR = 64

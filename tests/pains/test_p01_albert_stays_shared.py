@@ -26,12 +26,42 @@ def folders(tmp_path_factory):
     return made
 
 
+def stored_bytes(path):
+    """Bytes of every initializer as the file holds it, equal ones counted each time."""
+    return sum(onnx.numpy_helper.to_array(item).nbytes for item in onnx.load(path).graph.initializer)
+
+
+def unshare(source, target):
+    """Writes the graph with a copy of a weight for each of its readers, as an exporter without deduplication would."""
+    model = onnx.load(source)
+    stored = {item.name: item for item in model.graph.initializer}
+    readers = set()
+    for node in model.graph.node:
+        for index, name in enumerate(node.input):
+            if name in stored and name in readers:
+                copy = onnx.TensorProto()
+                copy.CopyFrom(stored[name])
+                copy.name = node.input[index] = f"{name}/{node.name}"
+                model.graph.initializer.append(copy)
+            readers.add(name)
+    onnx.save(model, target)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 def test_depth_adds_no_weights(folders, precision):
-    shallow, deep = (OnnxBackend().inspect(folders[depth, precision] / "model.onnx") for depth in (2, 6))
-    assert deep.parameters == shallow.parameters
-    assert deep.unique_parameter_bytes == shallow.unique_parameter_bytes
+    paths = [folders[depth, precision] / "model.onnx" for depth in (2, 6)]
+    shallow, deep = (OnnxBackend().inspect(path) for path in paths)
+    assert stored_bytes(paths[1]) == stored_bytes(paths[0])
     assert sum(deep.gemm_types.values()) > sum(shallow.gemm_types.values())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_lost_sharing_would_show(folders, tmp_path, precision):
+    """Parameters are counted by content, so they hide copies; stored bytes do not."""
+    shared, copied = folders[6, precision] / "model.onnx", tmp_path / "model.onnx"
+    unshare(shared, copied)
+    assert OnnxBackend().inspect(copied).parameters == OnnxBackend().inspect(shared).parameters
+    assert stored_bytes(copied) > 2 * stored_bytes(shared)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])

@@ -27,7 +27,7 @@ stages:
   - quantize: {{precision: int8, method: dynamic}}
   - export: {{to: [onnx, tflite, tensorrt], precisions: [fp16, int8], lengths: [8, 16]}}
   - benchmark: {{devices: [host], threads: 1, runs: 60, processes: 4}}
-accept: {{accuracy_drop_points: 50.0, p95_ms: 1000.0, size_mb: 5.0}}
+accept: {{accuracy_drop_points: 50.0, size_mb: 5.0}}
 """
 LABELS = ("cancel", "refund", "track")
 
@@ -140,7 +140,7 @@ def test_a_missed_limit_and_a_wrong_name_end_with_their_code(road, place, tmp_pa
 
 @pytest.mark.parametrize("cut", ["  - benchmark", "  - export"])
 def test_limits_that_nothing_could_be_held_to_are_refused(place, tmp_path, cut):
-    lines = (place / "tiny.yaml").read_text().splitlines()
+    lines = (place / "tiny.yaml").read_text().replace("size_mb: 5.0", "size_mb: 5.0, p95_ms: 9.0").splitlines()
     kept = [line for line in lines if not line.startswith((cut, "  - benchmark"))]
     (tmp_path / "cut.yaml").write_text("\n".join(kept))
     result = run(tmp_path / "cut.yaml", "-o", tmp_path / "out")

@@ -1,14 +1,18 @@
 """All families through ONNX at every precision, against PyTorch."""
 
+import logging
+
 import numpy as np
 import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+from compressor.core.environment import machine
 from compressor.core.errors import StageError, UsageError
 from compressor.quantize.plan import QuantizationPlan, Rule
 from export.backend import Backend
 from export.onnx.backend import OPSET, OnnxBackend
+from export.onnx.quiet import root_errors_only
 from tests.export.onnx.helpers import Source, io_for
 from tests.models import FAMILIES
 
@@ -131,6 +135,44 @@ def test_a_pattern_that_matches_nothing_names_the_nearest_module(exported, tmp_p
     with pytest.raises(UsageError, match=r"bert\.pooler\.dense'\?"):
         OnnxBackend().reduce(folders["fp32"], tmp_path, "int8", plan)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("pattern", ["bert.pooler", "bert.embeddings.LayerNorm"])
+def test_a_pattern_for_a_module_without_weights_is_refused(exported, tmp_path, pattern):
+    _, folders = exported("bert")
+    plan = QuantizationPlan(policy=(Rule(pattern="*", precision="int8"), Rule(pattern=pattern, precision="fp32")))
+    for precision in ("fp16", "int8"):
+        with pytest.raises(UsageError, match="matches no module with weights"):
+            OnnxBackend().reduce(folders["fp32"], tmp_path, precision, plan)
+
+
+def test_fp16_rules_in_an_int8_plan_store_half_and_compute_as_before(exported, tmp_path):
+    source, folders = exported("bert")
+    policy = (Rule(pattern="*", precision="int8"), Rule(pattern="bert.encoder.layer.0.*", precision="fp16"))
+    OnnxBackend().reduce(folders["fp32"], tmp_path, "int8", QuantizationPlan(policy=policy))
+    graph = onnx.load(tmp_path / "model.onnx").graph
+    half = [item for item in graph.initializer if item.data_type == onnx.TensorProto.FLOAT16]
+    assert len(half) == 6
+    assert not [item for item in graph.initializer if item.data_type == onnx.TensorProto.FLOAT and len(item.dims) == 2]
+    assert not any("layer.0" in node.name for node in graph.node if node.op_type == "MatMulInteger")
+    assert source.signal_to_noise_db(OnnxBackend().open(tmp_path, io_for(source.spec), threads=1)) > 12
+
+
+def test_int8_facts_say_where_products_saturate(exported):
+    source, folders = exported("bert")
+    fact = str(OnnxBackend().finish(folders["int8"], source.spec, "int8")["int8_products"])
+    assert "without VNNI" in fact
+    assert ("This machine has VNNI" in fact) == ("vnni" in machine()["cpu_features"])
+    assert "int8_products" not in OnnxBackend().finish(folders["fp32"], source.spec, "fp32")
+
+
+def test_only_onnxruntime_is_kept_quiet(caplog):
+    root, record = logging.getLogger(), logging.LogRecord
+    with root_errors_only("onnxruntime"):
+        logging.warning("ours")
+        root.handle(record("root", logging.WARNING, "/x/onnxruntime/quantization/quantize.py", 1, "theirs", None, None))
+        root.handle(record("root", logging.ERROR, "/x/onnxruntime/quantization/quantize.py", 1, "grave", None, None))
+    assert caplog.messages == ["ours", "grave"]
 
 
 def test_embeddings_are_quantized_only_when_the_plan_says_so(exported, tmp_path):

@@ -2,6 +2,7 @@ import flatbuffers
 import numpy as np
 import pytest
 
+from compressor.core.errors import ModelError
 from export.tflite.compact import compact
 from export.tflite.flatbuffer import IDENTIFIER, parse, read
 from tests.export.tflite.samples import BACKEND, open_folder, sample
@@ -83,9 +84,23 @@ def test_weights_start_at_multiples_of_16_bytes(precision):
             assert start % 16 == 0
 
 
-def test_only_names_of_inputs_and_outputs_are_left():
-    model = read(sample("bert").fp32 / "model.tflite")
-    for graph in model.subgraphs:
+def folder_of(precision):
+    return sample("bert").fp32 if precision == "fp32" else sample("bert").reduced(precision)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_only_names_of_inputs_and_outputs_are_left(precision):
+    traced, model = parse(sample("bert").traced), read(folder_of(precision) / "model.tflite")
+    for original, graph in zip(traced.subgraphs, model.subgraphs, strict=True):
         visible = {*graph.inputs, *graph.outputs}
         assert all((tensor.name is not None) == (index in visible) for index, tensor in enumerate(graph.tensors))
-    assert [signature.key for signature in BACKEND.signatures(sample("bert").fp32)] == ["seq_8", "seq_16"]
+        for wanted, found in ((original.inputs, graph.inputs), (original.outputs, graph.outputs)):
+            assert [graph.tensors[i].name for i in found] == [original.tensors[i].name for i in wanted]
+    assert [signature.key for signature in BACKEND.signatures(folder_of(precision))] == ["seq_8", "seq_16"]
+
+
+def test_weights_beyond_a_flatbuffer_are_a_named_error(monkeypatch):
+    monkeypatch.setattr("export.tflite.compact._MAX_BYTES", 10_000)
+    with pytest.raises(ModelError, match="do not fit one TFLite file") as error:
+        compact(read(sample("bert").fp32 / "model.tflite"))
+    assert "onnx" in error.value.remedy

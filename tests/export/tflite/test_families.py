@@ -1,5 +1,8 @@
+from contextlib import nullcontext
+
 import pytest
 
+from compressor.core.errors import ModelError, StageError
 from export.tflite.flatbuffer import LOOKUPS, read, weight_uses
 from export.tflite.modules import load_modules
 from tests.export.tflite.samples import BACKEND, LENGTHS, sample
@@ -36,6 +39,23 @@ def test_query_key_and_value_are_told_apart():
     linear = {name for name, module in made.model.named_modules() if type(module).__name__ == "Linear"}
     tables = {"bert.embeddings.word_embeddings", "bert.embeddings.token_type_embeddings"}
     assert paths == linear | tables
+
+
+def test_a_file_that_lost_sharing_is_refused(tmp_path, monkeypatch):
+    """Without the barriers the converter folds each norm's scale into a copy of the shared layer's weights."""
+    made = sample("albert", 2)
+    monkeypatch.setattr("export.tflite.convert.unfolded_norms", lambda model: nullcontext())
+    with pytest.raises(StageError, match="stored more than once"):
+        BACKEND.convert(made.model, made.spec, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_after_tracing_is_one_of_the_model(tmp_path, monkeypatch):
+    made = sample("bert")
+    monkeypatch.setattr("export.tflite.convert.trace", lambda model, spec: made.traced)
+    monkeypatch.setattr("export.tflite.convert.find_modules", lambda converted, model: 1 // 0)
+    with pytest.raises(ModelError, match="could not convert this bert model"):
+        BACKEND.convert(made.model, made.spec, tmp_path)
 
 
 def test_albert_stores_its_shared_layer_once():

@@ -1,7 +1,10 @@
+import numpy as np
 import pytest
 
 from compressor.core.artifact import ModelStatistics
 from compressor.core.errors import ArtifactError
+from export.tflite.compact import compact
+from export.tflite.flatbuffer import read, type_names, weight_uses
 from tests.export.tflite.samples import BACKEND, sample
 
 
@@ -29,6 +32,21 @@ def test_token_types_are_taken_only_where_the_family_has_them():
     inputs = {f: [spec.name for spec in BACKEND.signatures(sample(f).fp32)[0].inputs] for f in ("bert", "distilbert")}
     assert inputs["bert"] == ["input_ids", "attention_mask", "token_type_ids"]
     assert inputs["distilbert"] == ["input_ids", "attention_mask"]
+
+
+def test_weight_only_int8_computes_in_fp32(tmp_path):
+    """An int8 constant behind a DEQUANTIZE saves storage; the product itself is one of floats."""
+    model = read(sample("bert").reduced("fp16") / "model.tflite")
+    int8 = next(code for code, name in type_names().items() if name == "int8")
+    narrow = {int(use.tensor.buffer): use for use in weight_uses(model)}
+    for buffer, use in narrow.items():
+        model.buffers[buffer].data = np.ones(use.elements, np.uint8)
+    for use in weight_uses(model):
+        use.tensor.type = int8
+    (tmp_path / "model.tflite").write_bytes(compact(model))
+    found = BACKEND.inspect(tmp_path / "model.tflite")
+    assert set(found.gemm_types) == {"fp32"}
+    assert found.precision == "mixed"
 
 
 def damaged(content: bytes) -> dict[str, bytes]:

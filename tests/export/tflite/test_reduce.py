@@ -1,6 +1,6 @@
 import pytest
 
-from compressor.core.errors import ArtifactError, UsageError
+from compressor.core.errors import ArtifactError, StageError, UsageError
 from compressor.quantize.plan import QuantizationPlan, Rule
 from export.tflite.flatbuffer import LOOKUPS, read, type_names, weight_uses
 from export.tflite.modules import load_modules
@@ -75,6 +75,25 @@ def test_a_rule_that_matches_nothing_names_the_nearest_module(tmp_path):
     plan = QuantizationPlan(policy=(Rule(pattern="bert.pooler.dens", precision="fp32"),))
     with pytest.raises(UsageError, match=r"did you mean 'bert.pooler.dense'"):
         BACKEND.reduce(sample("bert").fp32, tmp_path, "int8", plan)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("pattern", ["bert.embeddings.LayerNorm", "bert.pooler"])
+def test_a_rule_for_a_module_without_weights_is_refused(tmp_path, pattern):
+    plan = QuantizationPlan(policy=(Rule(pattern="*", precision="int8"), Rule(pattern=pattern, precision="fp32")))
+    with pytest.raises(UsageError, match="matches no module with weights"):
+        BACKEND.reduce(sample("bert").fp32, tmp_path, "int8", plan)
+
+
+def test_a_failing_quantizer_is_a_named_error(tmp_path, monkeypatch):
+    from ai_edge_quantizer import quantizer
+
+    def fail(self, **options):
+        raise ValueError("Unsupported op: FOO\nsecond line")
+
+    monkeypatch.setattr(quantizer.Quantizer, "quantize", fail)
+    with pytest.raises(StageError, match="could not quantise this model: Unsupported op: FOO "):
+        BACKEND.reduce(sample("bert").fp32, tmp_path, "int8", QuantizationPlan())
     assert not list(tmp_path.iterdir())
 
 
