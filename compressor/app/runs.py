@@ -117,7 +117,6 @@ def _judge(accept: Accept, result: RunResult) -> Verdict | None:
         for device in [name for name in devices if any(item.device.startswith(f"{name}@") for item in measured)]:
             checks += judge_all([artifact], measured, [Budget.model_validate({"device": device, **limits})]).checks
         if not measured and unmeasured:
-            checks += judge_all(
-                [artifact], [], [Budget.model_validate({"device": "not measured", **unmeasured})]
-            ).checks
+            place = "not run on hardware" if artifact.manifest.format == "tensorrt" else "not measured"
+            checks += judge_all([artifact], [], [Budget.model_validate({"device": place, **unmeasured})]).checks
     return Verdict.of(tuple(checks)) if checks else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,6 +43,11 @@ class Distill(Stage[DistillConfig]):
         if self.config.student is None:
             return model_config
         return student_config(model_config, self.config.student.layers)
+
+    def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
+        """Raises RecipeError where the named teacher is no earlier stage."""
+        if self.config.teacher is not None and self.config.teacher not in earlier:
+            raise self._unknown_teacher(earlier)
 
     def requires(self, context: Context) -> None:
         """Checks teacher, labels, vocabularies and layer maps before any work.
@@ -131,11 +137,14 @@ class Distill(Stage[DistillConfig]):
         if name is None:
             return context.current
         if name not in context.checkpoints:
-            raise RecipeError(
-                f"'teacher: {name}' names no earlier stage that made a checkpoint",
-                remedy=nearest(name, context.checkpoints) if context.checkpoints else "put that stage before this one",
-            )
+            raise self._unknown_teacher(context.checkpoints)
         return context.checkpoints[name]
+
+    def _unknown_teacher(self, known: Iterable[str]) -> RecipeError:
+        return RecipeError(
+            f"'teacher: {self.config.teacher}' names no earlier stage that made a checkpoint",
+            remedy=nearest(str(self.config.teacher), known) if [*known] else "put that stage before this one",
+        )
 
     def _student(self, context: Context, teacher: nn.Module) -> nn.Module:
         if self.config.student is None:

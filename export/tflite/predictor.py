@@ -34,6 +34,7 @@ class TFLitePredictor:
             with quiet_native():
                 self._interpreter = Interpreter(model_path=str(model), num_threads=threads)
                 self._interpreter.get_signature_list()
+                self._interpreter.allocate_tensors()  # creates the delegate, which says so on stderr, here and now
         except (ValueError, RuntimeError) as error:
             raise ArtifactError(f"{self.runtime} refuses {model}: {error}", remedy="convert it again") from error
         self._signatures = {signature.length: signature for signature in io.signatures}

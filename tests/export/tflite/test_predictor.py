@@ -24,6 +24,15 @@ def test_rows_are_independent_and_extra_inputs_are_left_out():
         np.testing.assert_array_equal(alone[0], together[row])
 
 
+def test_the_runtime_writes_nothing_to_the_terminal(capfd):
+    made = sample("bert")
+    capfd.readouterr()
+    predictor = open_folder(made.fp32, made.spec)
+    for batch in made.batches():
+        predictor.logits(batch)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_missing_token_types_are_zero():
     made = sample("bert")
     predictor = open_folder(made.fp32, made.spec)
