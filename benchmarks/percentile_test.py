@@ -11,10 +11,10 @@ Each error has at most the probability ``alpha``, whatever the distribution of t
 independent. That is checked on ranks: where exceedances of neighbouring runs would be correlated by more than
 ``MAX_TAIL_CORRELATION``, the runs are thinned to a distance at which an autoregressive process of that strength has
 lost it. Where runs are still alike (``MAX_LEFT_OVER``, on ranks) where such a process would have faded, the dependence
-stays: whole processes differ, as on a machine that others use. There, and where thinning leaves fewer runs than can pass at all, a process and not a run is the independent unit,
-and only what is clear by a margin is decided: the percentiles of the processes must lie on one side of the budget
-together with a normal tolerance bound on their logarithms (content ``p``, confidence ``1 - alpha``; Hahn and Meeker,
-*Statistical Intervals*, section 4.6).
+stays: whole processes differ, as on a machine that others use. There, and where thinning leaves fewer runs than can
+pass at all, a process and not a run is the independent unit, and only what is clear by a margin is decided: the
+percentiles of the processes must lie on one side of the budget together with a normal tolerance bound on their
+logarithms (content ``p``, confidence ``1 - alpha``; Hahn and Meeker, *Statistical Intervals*, section 4.6).
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def tail_correlation(rank_correlation: float, share: float) -> float:
 
 
 def _thinning_step(dependence: float, share: float) -> int:
-    """Returns the distance at which exceedances of an AR(1) process of this lag-1 correlation are independent enough."""
+    """Returns the distance at which exceedances of an AR(1) process of this correlation are independent enough."""
     step = 1
     while step < _MOST_THINNING and tail_correlation(max(dependence, 0.0) ** step, share) > MAX_TAIL_CORRELATION:
         step += 1
