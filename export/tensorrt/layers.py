@@ -13,6 +13,8 @@ _SECTIONS = ("Inputs", "Constants", "Outputs")
 _TENSOR = re.compile(r"Dimensions: \[(?P<dims>[^\]]*)\].*?Datatype: (?P<dtype>\w+)")
 _SOURCE = re.compile(r"\[ONNX Layer: (?P<name>[^\]]*?)(?: \[profile \d+\])?\]")
 _GEMM_KINDS = frozenset({"gemm", "matmul", "fmha", "mha"})
+_ATTENTION_KINDS = frozenset({"fmha", "mha"})
+_ATTENTION_NAME = "_gemm_mha"
 _FUSIONS = frozenset({"runtime_fusion"})
 """Layers compiled around a GEMM; they count when one of the source nodes is a GEMM."""
 _GEMM_NODE = re.compile(r"/(MatMul|Gemm)(_\d+)?$")
@@ -35,7 +37,12 @@ class BuiltLayer(Record):
     def is_gemm(self) -> bool:
         """Whether the layer multiplies matrices."""
         fused = self.kind in _FUSIONS and any(_GEMM_NODE.search(name) for name in self.onnx_nodes)
-        return self.kind in _GEMM_KINDS or fused
+        return self.kind in _GEMM_KINDS or self.is_attention or fused
+
+    @property
+    def is_attention(self) -> bool:
+        """Whether the layer is a whole attention: both products, with softmax and mask between them."""
+        return self.kind in _ATTENTION_KINDS or _ATTENTION_NAME in self.name
 
     @property
     def operand_types(self) -> frozenset[str]:
@@ -46,8 +53,12 @@ class BuiltLayer(Record):
         """Whether the products in this layer read ``dtype`` and nothing else.
 
         Generated kernels (``kgen``) also hold products of one row, together with what comes before them: there the
-        activation is converted inside the kernel, and the stored matrix shows the type of the product.
+        activation is converted inside the kernel, and the stored matrix shows the type of the product. A fused
+        attention also reads the mask, which is added to the scores and multiplied with nothing: what counts is that
+        query, key and value are ``dtype``.
         """
+        if self.is_attention:
+            return self.inputs.count(dtype) >= len(("query", "key", "value"))
         return self.operand_types == {dtype} if self.is_gemm else set(self.weights) == {dtype}
 
 

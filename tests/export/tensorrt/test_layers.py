@@ -4,7 +4,7 @@ import pytest
 
 from compressor.core.errors import StageError
 from export.tensorrt.engines import check_layers
-from export.tensorrt.layers import built_layers, gemms_not_in
+from export.tensorrt.layers import BuiltLayer, built_layers, gemms_not_in, nodes_built_in
 
 
 def tensor(name, dims, dtype):
@@ -49,3 +49,17 @@ def test_a_log_without_layers_proves_nothing(tmp_path):
     assert built_layers(["building", "done"]) == ()
     with pytest.raises(StageError, match="cannot be read"):
         check_layers((), tmp_path / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "half"),
+    [(("Half", "Half", "Float", "Half"), True), (("Half", "Float", "Float", "Half"), False), (("Float",) * 4, False)],
+)
+def test_a_fused_attention_may_read_its_mask_in_float_and_nothing_else(inputs, half):
+    nodes = ("/layer.0/attention/self/MatMul", "/layer.0/attention/self/MatMul_1")
+    attention = BuiltLayer(
+        name="_gemm_mha_v2_myl0_7", kind="kgen", inputs=inputs, weights=(), outputs=("Half",), onnx_nodes=nodes
+    )
+    assert attention.is_gemm
+    assert (nodes_built_in([attention], "Half") == frozenset(nodes)) == half
+    assert (gemms_not_in([attention], "Half") == ()) == half
