@@ -17,6 +17,7 @@ from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.train.history import write_history
 from compressor.train.loop import train
 from compressor.train.objective import Classification
+from compressor.train.optimizer import freeze_word_embeddings
 from compressor.train.runtime import reproducible
 from compressor.train.settings import TrainSettings
 
@@ -47,6 +48,8 @@ class Finetune(Stage[FinetuneConfig]):
         with reproducible(seed=seed, threads=context.threads):
             model = load_compressed(context.current.path, num_labels=len(names))
             set_labels(model, names)
+            if config.freeze_embeddings:
+                freeze_word_embeddings(model)
             splits = {
                 name: encode_split(context.current, split, max_tokens=config.max_tokens)
                 for name, split in context.data.splits.items()

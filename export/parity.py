@@ -19,7 +19,7 @@ TOLERANCE: dict[Precision, float] = {"fp32": 1e-4, "fp16": 1e-2}
 """Largest error in units of the logits' spread. INT8 is judged by signal-to-noise here and by its task score later."""
 MIN_SIGNAL_TO_NOISE_DB = 10.0
 """Below it a quantised file does not follow its model at all: the error has a third of the signal's amplitude."""
-SENTENCES_PER_LENGTH = 32
+SENTENCES_PER_LENGTH = 16
 
 
 class LengthParity(Record):

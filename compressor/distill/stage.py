@@ -26,6 +26,7 @@ from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.text import load_tokenizer
 from compressor.train.history import write_history
 from compressor.train.loop import planned_batches, train
+from compressor.train.optimizer import freeze_word_embeddings
 from compressor.train.runtime import reproducible
 
 
@@ -82,6 +83,8 @@ class Distill(Stage[DistillConfig]):
             before = {name: evaluate_model(teacher, theirs[name]) for name in ("validation", "test")}
             check_reference(before["validation"], f"the teacher {source.path}")
             student = self._student(context, teacher)
+            if config.freeze_embeddings:
+                freeze_word_embeddings(student)
             teacher_shape = _shape(source)
             student_shape = self._student_shape(context, teacher_shape)
             pairs = [pair for loss in config.losses for pair in loss.state_pairs(student_shape, teacher_shape)]

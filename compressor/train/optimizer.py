@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from compressor.families import adapter_for
 from compressor.train.settings import TrainSettings
 
 
@@ -17,6 +18,11 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
         {"params": [parameter for parameter in trainable if parameter.dim() >= 2], "weight_decay": weight_decay},
         {"params": [parameter for parameter in trainable if parameter.dim() < 2], "weight_decay": 0.0},
     ]
+
+
+def freeze_word_embeddings(model: nn.Module) -> None:
+    """Takes the word embeddings of a classifier out of training."""
+    model.get_submodule(adapter_for(model.config).word_embeddings).requires_grad_(False)
 
 
 def make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:

@@ -26,6 +26,8 @@ class TrainSettings(StageConfig):
     """Longer sentences are cut, in training and in the stage's own evaluation."""
     bf16: bool = False
     """Compute in bfloat16 where that is safe (autocast); weights stay in float32."""
+    freeze_embeddings: bool = False
+    """Leave the word embeddings, half of a small model's parameters, as they are: each step is cheaper."""
     checkpoint_steps: int = Field(default=200, gt=0)
     """Steps between training checkpoints, from which a killed run resumes."""
     seed: int | None = None

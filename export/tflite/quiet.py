@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 logger = logging.getLogger(__name__)
 
 _TAIL_LINES = 20
+_ONE_AT_A_TIME = threading.RLock()
 
 
 @contextmanager
@@ -20,8 +22,13 @@ def quiet_native() -> Iterator[None]:
     """Redirects stdout and stderr, of Python and of native code alike, to a file while the block runs.
 
     The text goes to the debug log; if the block raises, its last lines go to the error log, for a native converter
-    reports its reasons there alone.
+    reports its reasons there alone. The descriptors are the process's, so one thread at a time may redirect them.
     """
+    with _ONE_AT_A_TIME:
+        yield from _redirected()
+
+
+def _redirected() -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     saved = [os.dup(descriptor) for descriptor in (1, 2)]

@@ -12,6 +12,7 @@ from compressor.quantize.plan import QuantizationPlan
 from export.backend import backend_for
 from export.build import export_artifacts
 from export.source import ExportRequest
+from export.text_predictor import TextPredictor
 from tests.models import SENTENCES, keyword_split
 
 SPLIT = keyword_split(60, seed=2)
@@ -129,3 +130,10 @@ def test_what_a_killed_export_finished_is_kept(checkpoint_of, tmp_path, monkeypa
     again = export_artifacts(checkpoint_of("bert"), request(precisions=("fp32", "fp16")), tmp_path).artifacts
     assert [artifact.name for artifact in again] == ["onnx-fp32", "onnx-fp16"]
     assert again[0].model_path.stat().st_mtime_ns == before
+
+
+def test_sentences_shared_out_among_predictors_come_back_in_order(onnx_artifact):
+    one = TextPredictor.load(Artifact.load(onnx_artifact), threads=1)
+    three = TextPredictor.load(Artifact.load(onnx_artifact), threads=3)
+    assert len(three.predictors) == 3
+    np.testing.assert_array_equal(one.logits(SPLIT.texts).logits, three.logits(SPLIT.texts).logits)
