@@ -45,7 +45,7 @@ def measure(
         device: where.
         threads: threads a model may use.
         runs: timed runs of each subject, over all processes together.
-        processes: fresh processes of each subject.
+        processes: fresh processes of each subject, or as many as the subject allows.
         seed: decides sample, order of sentences and order of subjects.
         warmup: when a length counts as warm.
         time_limit_s: for one process.
@@ -60,22 +60,25 @@ def measure(
         DeviceError: the device is not reached, or a process failed.
     """
     _check(subjects, runs=runs, processes=processes, threads=threads, device=device)
-    orders = split(sample(sentences, runs, seed=seed), processes)
+    order = sample(sentences, runs, seed=seed)
+    orders = {item.name: split(order, min(processes, item.processes or processes)) for item in subjects}
     shuffle = random.Random(seed)
     results: dict[str, list[RunnerResult]] = {subject.name: [] for subject in subjects}
     with target_for(device) as target:
         before = target.conditions()
-        for number, order in enumerate(orders):
-            for subject in shuffle.sample(list(subjects), len(subjects)):
-                _LOG.info("process %d of %d: %s", number + 1, len(orders), subject.name)
-                job = _job(subject, sentences, order, target=target, threads=threads, warmup=warmup or WarmUp())
+        for number in range(max(map(len, orders.values()))):
+            waiting = [subject for subject in subjects if number < len(orders[subject.name])]
+            for subject in shuffle.sample(waiting, len(waiting)):
+                part = orders[subject.name]
+                _LOG.info("process %d of %d: %s", number + 1, len(part), subject.name)
+                job = _job(subject, sentences, part[number], target=target, threads=threads, warmup=warmup or WarmUp())
                 results[subject.name].append(run_job(target, job, time_limit_s=time_limit_s))
         after = target.conditions()
         fingerprint = target.fingerprint()
     return [
         _measurement(
             subject,
-            orders,
+            orders[subject.name],
             results[subject.name],
             device=device,
             fingerprint=fingerprint,

@@ -10,6 +10,7 @@ from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ArtifactError
 from devices.runner import EntryPoint, Runtime, entry_points
 
+TORCH_PROCESSES = 2
 _RUNTIMES: dict[Format, Runtime] = {"onnx": "onnxruntime", "tflite": "litert"}
 
 
@@ -30,6 +31,8 @@ class Subject:
     pad_to: int | None = None
     """Run every sentence at this length; None: at its bucket, or its own length where there are none."""
     signatures: tuple[EntryPoint, ...] = ()
+    processes: int | None = None
+    """At most this many fresh processes: for a subject that takes long to start and is not judged by its spread."""
     format: Format | None = None
     precision: Precision | None = None
 
@@ -82,6 +85,7 @@ def torch_subject(checkpoint: Checkpoint, *, name: str, max_tokens: int, pad_to:
         max_tokens=max_tokens,
         pad_id=int(pad_id) if pad_id is not None else 0,
         pad_to=pad_to,
+        processes=TORCH_PROCESSES,
     )
 
 

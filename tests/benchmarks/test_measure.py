@@ -129,3 +129,12 @@ def test_a_measurement_s_name_keeps_two_devices_of_one_kind_apart() -> None:
         assert name.startswith(device.partition("@")[0])
         assert name.endswith("onnx-int8")
         assert re.fullmatch(r"[A-Za-z0-9._-]+", name)
+
+
+def test_a_subject_that_is_slow_to_start_may_take_fewer_processes(artifact) -> None:
+    subjects = [subject_of(artifact), replace(subject_of(artifact, pad_to=32), processes=2)]
+    one, other = measure(subjects, TEXTS, device=HOST, runs=12, processes=4, warmup=QUICK)
+    assert (one.processes, other.processes) == (4, 2)
+    assert one.runs.sentence == other.runs.sentence
+    assert set(one.runs.process) == {0, 1, 2, 3}
+    assert set(other.runs.process) == {0, 1}
