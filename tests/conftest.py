@@ -19,8 +19,6 @@ from tests.models import SENTENCES, tiny_checkpoint, trained_checkpoint
 
 torch.set_num_threads(1)
 
-SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-
 
 @pytest.fixture(scope="session")
 def checkpoint_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Checkpoint]:
@@ -39,14 +37,6 @@ def checkpoint_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], C
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     """A tiny BERT that tells three keywords apart."""
     return trained_checkpoint(tmp_path_factory.mktemp("trained"))
-
-
-@pytest.fixture(scope="session")
-def shared_data() -> Path:
-    """The folder with the real labelled text; tests that need it skip where it is not there."""
-    if not SHARED_DATA.is_dir():
-        pytest.skip("the real text is not here: expected it at ../shared/data")
-    return SHARED_DATA
 
 
 @pytest.fixture(scope="session")
