@@ -36,11 +36,19 @@ _LOG_WIDTH = 160
 """Columns where there is no terminal to ask."""
 
 
+class _Console(Console):
+    """Leaves a broken pipe to :func:`errors`: rich would end with exit code 1, which says "over budget" here."""
+
+    def on_broken_pipe(self) -> None:
+        """Raises the error that rich has caught."""
+        raise BrokenPipeError
+
+
 def _console(*, stderr: bool) -> Console:
     """Text as it is: a ``[`` in a path or a remedy is no markup."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _LOG_WIDTH
-    return Console(stderr=stderr, markup=False, highlight=False, soft_wrap=True, width=width)
+    return _Console(stderr=stderr, markup=False, highlight=False, soft_wrap=True, width=width)
 
 
 stdout = _console(stderr=False)

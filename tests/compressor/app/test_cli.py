@@ -227,3 +227,13 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(checkpoint_of, tmp_path, senten
     assert process.returncode == 130, stderr
     assert "Traceback" not in stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sentences.txt"]
+
+
+def test_a_reader_that_leaves_is_no_verdict():
+    process = subprocess.Popen([sys.executable, "-m", "compressor", "devices", "list"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)  # fmt: skip
+    process.stdout.close()
+    stderr = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=120) == 141, stderr
+    assert "Traceback" not in stderr
