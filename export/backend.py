@@ -14,6 +14,7 @@ from compressor.core.errors import MissingExtraError
 from compressor.core.schema import Record
 from compressor.quantize.plan import QuantizationPlan
 from compressor.text import Batch
+from export.calibration import Calibration
 
 if TYPE_CHECKING:
     from torch import nn
@@ -72,8 +73,18 @@ class Backend(Protocol):
         """Writes the FP32 model file(s) of ``model`` (eager attention, evaluation mode, CPU) into ``output``."""
         ...
 
-    def reduce(self, source: Path, output: Path, precision: Precision, plan: QuantizationPlan) -> None:
-        """Writes a lower-precision copy of the FP32 folder ``source`` into ``output`` (``fp32``: a plain copy)."""
+    def reduce(
+        self,
+        source: Path,
+        output: Path,
+        precision: Precision,
+        plan: QuantizationPlan,
+        calibration: Calibration | None = None,
+    ) -> None:
+        """Writes a lower-precision copy of the FP32 folder ``source`` into ``output`` (``fp32``: a plain copy).
+
+        ``calibration`` is needed where activations get fixed ranges (``plan.method`` is ``static``).
+        """
         ...
 
     def finish(self, folder: Path, spec: ConversionSpec, precision: Precision) -> Mapping[str, object]:

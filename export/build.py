@@ -166,7 +166,7 @@ class _Exporter:
     def _make(self, rung: Rung, folder: Path) -> _Candidate:
         source = self._fp32()
         folder.mkdir()
-        self.backend.reduce(source, folder, rung.precision, rung.plan)
+        self.backend.reduce(source, folder, rung.precision, rung.plan, self.source.calibration(self.request))
         return self._prove(folder, rung.precision)
 
     def _judge(self, rung: Rung, candidate: _Candidate) -> Attempt:

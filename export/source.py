@@ -18,6 +18,7 @@ from compressor.models import load_compressed, load_config
 from compressor.quantize.plan import QuantizationPlan
 from compressor.text import SentenceEncoder
 from export.backend import ConversionSpec
+from export.calibration import Calibration
 from export.parity import ParityCase, parity_cases
 
 MIN_LENGTH = 3
@@ -36,6 +37,8 @@ class ExportRequest:
     """Real sentences for parity; the checkpoint's own test texts where there are any."""
     parity_source: str
     """Where the parity texts come from, for ``parity.json``."""
+    calibration_texts: tuple[Text, ...] = ()
+    """Unlabelled text on which ranges of activations are observed; never the text that is reported on."""
     selection: Split | None = None
     """The split the ladder selects on (validation)."""
     report: Split | None = None
@@ -91,6 +94,12 @@ class ExportSource:
             selection=_evaluate(checkpoint, request.selection, request, spec),
             report=_evaluate(checkpoint, request.report, request, spec),
         )  # fmt: skip
+
+    def calibration(self, request: ExportRequest) -> Calibration | None:
+        """Returns how ranges are observed; None where the request brings no text for it."""
+        if not request.calibration_texts:
+            return None
+        return Calibration(encoder=self.encoder, texts=request.calibration_texts, lengths=self.spec.lengths)
 
     def io(self, signatures: tuple[Signature, ...], *, dynamic_lengths: bool) -> IOSpec:
         """Returns the ``io.json`` of a converted file with these entry points."""

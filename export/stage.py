@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from pydantic import Field
 from compressor.core.artifact import FORMATS, PRECISIONS, Artifact, Format, Precision
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ModelError, StageError
+from compressor.core.schema import Text
 from compressor.evaluation import check_reference, evaluate_checkpoint
 from compressor.models import load_config
 from compressor.quantize.plan import QuantizationPlan
@@ -19,6 +21,8 @@ from export.build import export_artifacts
 from export.source import ExportRequest, check_lengths
 
 DEFAULT_LENGTHS = (16, 32, 64, 128)
+CALIBRATION_TEXTS = 512
+"""Training texts on which ranges of activations are observed."""
 PARITY_TEXTS = 200
 """Texts from which each length's parity sentences are taken."""
 
@@ -75,6 +79,7 @@ class ExportStage(Stage[ExportConfig]):
         request = ExportRequest(
             formats=self.config.to, precisions=precisions, lengths=self.config.lengths, plan=plan,
             parity_texts=context.data.test.texts[:PARITY_TEXTS], parity_source="test texts",
+            calibration_texts=_spread(context.data.train.texts, CALIBRATION_TEXTS),
             selection=context.data.validation, report=context.data.test, teacher=teacher,
             name=context.current.path.name, threads=context.threads,
         )  # fmt: skip
@@ -93,3 +98,8 @@ class ExportStage(Stage[ExportConfig]):
                     f"{folder.name} holds {found}; its manifest says {artifact.manifest.precision}",
                     remedy="report this model",
                 )
+
+
+def _spread(texts: Sequence[Text], count: int) -> tuple[Text, ...]:
+    """Returns up to ``count`` texts from all over a file: files are often sorted by label."""
+    return tuple(texts[:: max(1, len(texts) // count)][:count])

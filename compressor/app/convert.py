@@ -45,7 +45,8 @@ def convert(
         precision: ``fp32``, ``fp16`` or ``int8``; the manifest says what was found in the file.
         output: the artifact's folder.
         lengths: length buckets in tokens.
-        calibrate: sentences for parity; built-in ones where neither this nor ``eval_data`` is given.
+        calibrate: sentences for parity and for observed ranges; built-in ones serve parity where neither this nor
+            ``eval_data`` is given.
         eval_data: labelled text on which the converted file is judged: a file, or a folder whose validation split
             selects and whose test split is reported.
         max_drop_points: largest fall in accuracy (percentage points); the next safer precision is tried above it.
@@ -78,6 +79,7 @@ def convert(
         plan=QuantizationPlan(max_drop_points=max_drop_points),
         parity_texts=texts[:PARITY_TEXTS],
         parity_source=source,
+        calibration_texts=texts if calibrate is not None else (),
         selection=selection,
         report=report,
         name=Path(model).name,

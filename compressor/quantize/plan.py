@@ -10,7 +10,8 @@ from pydantic import Field
 from compressor.core.artifact import Precision
 from compressor.core.schema import Record
 
-Method = Literal["dynamic"]
+Method = Literal["dynamic", "static"]
+"""``dynamic``: ranges of activations are found at run time; ``static``: observed before on calibration text."""
 
 
 class Rule(Record):

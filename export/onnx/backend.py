@@ -14,6 +14,7 @@ from compressor.core.environment import machine
 from compressor.core.errors import UsageError
 from compressor.quantize.plan import QuantizationPlan
 from export.backend import ConversionSpec, Predictor, require_package
+from export.calibration import Calibration
 from export.onnx import files
 from export.onnx.build import build
 from export.onnx.half import to_half
@@ -53,7 +54,14 @@ class OnnxBackend:
         """
         build(model, spec, output / self.model_file, _OPTIONS)
 
-    def reduce(self, source: Path, output: Path, precision: Precision, plan: QuantizationPlan) -> None:
+    def reduce(
+        self,
+        source: Path,
+        output: Path,
+        precision: Precision,
+        plan: QuantizationPlan,
+        calibration: Calibration | None = None,
+    ) -> None:
         """Writes a lower-precision copy of the FP32 folder ``source`` into ``output``.
 
         Raises:

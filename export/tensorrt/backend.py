@@ -13,6 +13,7 @@ from compressor.core.errors import IllegalOnDeviceError
 from compressor.core.hashing import sha256_file
 from compressor.quantize.plan import QuantizationPlan
 from export.backend import ConversionSpec, Predictor, require_package
+from export.calibration import Calibration
 from export.onnx import files
 from export.onnx.backend import reduce_graph
 from export.onnx.build import build
@@ -54,7 +55,14 @@ class TensorRTBackend:
         profiles = to_text(profiles_for(spec.lengths))
         build(model, spec, output / self.model_file, _OPTIONS, metadata={METADATA_KEY: profiles})
 
-    def reduce(self, source: Path, output: Path, precision: Precision, plan: QuantizationPlan) -> None:
+    def reduce(
+        self,
+        source: Path,
+        output: Path,
+        precision: Precision,
+        plan: QuantizationPlan,
+        calibration: Calibration | None = None,
+    ) -> None:
         """Writes a lower-precision copy of the FP32 folder ``source`` into ``output``.
 
         Raises:

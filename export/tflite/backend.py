@@ -12,6 +12,7 @@ from compressor.core.errors import UsageError
 from compressor.core.folders import disk_errors
 from compressor.quantize.plan import QuantizationPlan
 from export.backend import ConversionSpec, Predictor, require_package
+from export.calibration import Calibration
 
 _PACKAGES = {
     "litert_torch": "litert-torch",
@@ -56,7 +57,14 @@ class TFLiteBackend:
         check_size(content, model)
         _write(output / self.model_file, content)
 
-    def reduce(self, source: Path, output: Path, precision: Precision, plan: QuantizationPlan) -> None:
+    def reduce(
+        self,
+        source: Path,
+        output: Path,
+        precision: Precision,
+        plan: QuantizationPlan,
+        calibration: Calibration | None = None,
+    ) -> None:
         """Writes a lower-precision copy of the FP32 folder ``source`` into ``output``.
 
         Nothing but ``source``'s model file is needed: it names the module of each weight in its metadata.
