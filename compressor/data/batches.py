@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -48,13 +49,19 @@ class EncodedSplit:
         return {name: torch.from_numpy(array).to(device) for name, array in batch.items()}
 
 
-def encode_split(checkpoint: Checkpoint, split: Split, *, max_tokens: int) -> EncodedSplit:
+def encode_split(checkpoint: Checkpoint, split: Split, *, max_tokens: int, config: Any = None) -> EncodedSplit:
     """Tokenises a split with a checkpoint's tokenizer, cut to ``max_tokens`` or the model's own limit if that is less.
+
+    Args:
+        checkpoint: where the tokenizer is.
+        split: the texts.
+        max_tokens: the most tokens of a text, specials included.
+        config: transformers config of the model that reads them; default the checkpoint's own.
 
     Raises:
         ModelError: no ``tokenizer.json``, or an unknown family.
     """
-    config = load_config(checkpoint)
+    config = config or load_config(checkpoint)
     adapter = adapter_for(config)
     limit = min(max_tokens, adapter.max_tokens(config))
     encoder = SentenceEncoder.load(checkpoint.path, max_tokens=limit)

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
-from compressor.distill.layer_map import LayerMap
 from compressor.distill.losses import HiddenLoss, LogitsLoss, LossConfig
-from compressor.stage import StageConfig
+from compressor.distill.students import StudentConfig
 from compressor.train.settings import TrainSettings
-
-
-class StudentConfig(StageConfig):
-    """How the student is made."""
-
-    layers: int = Field(gt=0)
-    init: Literal["copy"] = "copy"
-    """Embeddings, head and chosen layers are the teacher's own."""
-    map: LayerMap = "uniform"
-    """Which teacher layers are copied."""
 
 
 class DistillConfig(TrainSettings):

@@ -10,6 +10,28 @@ LayerMap = Literal["uniform", "last"] | tuple[int, ...]
 """``uniform``, ``last``, or one zero-based teacher layer for each student layer."""
 
 
+def resolve_pairs(layer_map: LayerMap, *, student_layers: int, teacher_layers: int) -> tuple[tuple[int, int], ...]:
+    """Returns zero-based (student layer, teacher layer) pairs to compare.
+
+    A student no deeper than its teacher has one pair a student layer (:func:`resolve_map`). A deeper one (the many thin
+    layers of MobileBERT) is compared where the teacher has layers, the map turned round: ``uniform`` pairs each teacher
+    layer with the last of an equal part of the student's, ``last`` with the student's last layers.
+
+    Raises:
+        RecipeError: see :func:`resolve_map`; a list for a deeper student.
+    """
+    if student_layers <= teacher_layers:
+        return tuple(enumerate(resolve_map(layer_map, student_layers=student_layers, teacher_layers=teacher_layers)))
+    if not isinstance(layer_map, str):
+        raise RecipeError(
+            f"found a list of teacher layers for a student of {student_layers} layers, deeper than its teacher's "
+            f"{teacher_layers}",
+            remedy="use 'uniform' or 'last'",
+        )
+    ours = resolve_map(layer_map, student_layers=teacher_layers, teacher_layers=student_layers)
+    return tuple(zip(ours, range(teacher_layers), strict=True))
+
+
 def resolve_map(layer_map: LayerMap, *, student_layers: int, teacher_layers: int) -> tuple[int, ...]:
     """Returns the zero-based teacher layer of each student layer.
 

@@ -13,10 +13,9 @@ from compressor.core.errors import ModelError, RecipeError, StageError, nearest
 from compressor.data.batches import EncodedSplit, encode_split
 from compressor.data.dataset import TextDataset
 from compressor.distill.config import DistillConfig
-from compressor.distill.layer_map import resolve_map
 from compressor.distill.objective import Distillation
 from compressor.distill.outputs import Shape
-from compressor.distill.student import check_copyable, copy_layers, student_config
+from compressor.distill.students.base import parameters_of
 from compressor.distill.teacher import TeacherOutputs
 from compressor.evaluation import Evaluation, check_reference, evaluate_model
 from compressor.families import adapter_for
@@ -43,7 +42,7 @@ class Distill(Stage[DistillConfig]):
         """Returns the student's config: the teacher's with fewer layers, or the current one unchanged."""
         if self.config.student is None:
             return model_config
-        return student_config(model_config, self.config.student.layers)
+        return self.config.student.model_config_for(model_config)
 
     def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
         """Raises RecipeError where the named teacher is no earlier stage."""
@@ -59,15 +58,12 @@ class Distill(Stage[DistillConfig]):
         """
         teacher = self._teacher(context)
         check_labels(teacher, context.data.label_names)
-        teacher_shape = _shape(teacher)
-        student_shape = self._student_shape(context, teacher_shape)
+        teacher_shape = _shape(load_config(teacher))
+        student_shape = _shape(self._student_config(context))
         for loss in self.config.losses:
             loss.state_pairs(student_shape, teacher_shape)
         if self.config.student is None:
             same_vocabulary(teacher, context.current)
-        else:
-            check_copyable(adapter_for(load_config(teacher)))
-            self._copied(teacher_shape)
 
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Distils and saves; returns curves, accuracies of both models and the parameter arithmetic."""
@@ -76,17 +72,18 @@ class Distill(Stage[DistillConfig]):
         source = self._teacher(context)
         parent = source if config.student is not None else context.current
         with reproducible(seed=seed, threads=context.threads):
-            theirs = _encoded(context.data, source, parent, max_tokens=config.max_tokens)
-            splits = _encoded(context.data, parent, source, max_tokens=config.max_tokens)
-            same_lengths(theirs["train"], splits["train"])
             teacher = load_compressed(source.path)
+            student = self._student(context, teacher)
+            limit = min(config.max_tokens, *(adapter_for(it.config).max_tokens(it.config) for it in (teacher, student)))
+            theirs = _encoded(context.data, source, teacher.config, max_tokens=limit)
+            splits = _encoded(context.data, parent, student.config, max_tokens=limit)
+            same_lengths(theirs["train"], splits["train"])
             before = {name: evaluate_model(teacher, theirs[name]) for name in ("validation", "test")}
             check_reference(before["validation"], f"the teacher {source.path}")
-            student = self._student(context, teacher)
             if config.freeze_embeddings:
                 freeze_word_embeddings(student)
-            teacher_shape = _shape(source)
-            student_shape = self._student_shape(context, teacher_shape)
+            teacher_shape = _shape(teacher.config)
+            student_shape = _shape(student.config)
             pairs = [pair for loss in config.losses for pair in loss.state_pairs(student_shape, teacher_shape)]
             targets = TeacherOutputs(
                 teacher,
@@ -109,7 +106,7 @@ class Distill(Stage[DistillConfig]):
             targets.discard()
             after = {name: evaluate_model(student, splits[name]) for name in before}
         counts = {"before": unique_parameters(teacher), "after": unique_parameters(student)}
-        copied = self._copied(teacher_shape)
+        copied = [*config.student.copied(teacher.config)] if config.student is not None else None
         save_checkpoint(student, parent.path, output)
         write_history(
             output,
@@ -130,8 +127,7 @@ class Distill(Stage[DistillConfig]):
         if self.config.student is None:
             expected = unique_parameters(load_compressed(context.current.path))
         else:
-            teacher = load_compressed(self._teacher(context).path)
-            expected = student_parameters(teacher, self._copied(_shape(self._teacher(context))) or [])
+            expected = parameters_of(self._student_config(context))
         if found != expected:
             raise StageError(f"{output} has {found} parameters; expected {expected}", remedy="report this stage")
 
@@ -152,28 +148,13 @@ class Distill(Stage[DistillConfig]):
     def _student(self, context: Context, teacher: nn.Module) -> nn.Module:
         if self.config.student is None:
             return load_compressed(context.current.path)
-        return copy_layers(teacher, self._copied(_shape(self._teacher(context))) or [])
+        return self.config.student.make(teacher)
 
-    def _student_shape(self, context: Context, teacher: Shape) -> Shape:
+    def _student_config(self, context: Context) -> Any:
+        """Returns the transformers config of the student, before there is one."""
         if self.config.student is None:
-            return _shape(context.current)
-        return Shape(layers=self.config.student.layers, hidden_size=teacher.hidden_size)
-
-    def _copied(self, teacher: Shape) -> list[int] | None:
-        """Returns the teacher layers a new student is made of; None where the current checkpoint is the student."""
-        student = self.config.student
-        if student is None:
-            return None
-        return list(resolve_map(student.map, student_layers=student.layers, teacher_layers=teacher.layers))
-
-
-def student_parameters(teacher: nn.Module, layers: list[int]) -> int:
-    """Returns how many parameters a student of the named teacher layers has, counted on the teacher."""
-    adapter = adapter_for(teacher.config)
-    stored = [sum(p.numel() for p in layer.parameters()) for layer in adapter.encoder_layers(teacher)]
-    if adapter.shares_layers:
-        return unique_parameters(teacher)
-    return unique_parameters(teacher) - sum(stored) + sum(stored[layer] for layer in layers)
+            return load_config(context.current)
+        return self.config.student.model_config_for(load_config(self._teacher(context)))
 
 
 def check_labels(teacher: Checkpoint, names: tuple[str, ...]) -> None:
@@ -226,15 +207,15 @@ def _vocabulary(checkpoint: Checkpoint) -> dict[str, int]:
     return vocabulary
 
 
-def _encoded(data: TextDataset, reader: Checkpoint, other: Checkpoint, *, max_tokens: int) -> dict[str, EncodedSplit]:
-    """Returns the splits as ``reader`` takes them, cut to what both models hold."""
-    config = load_config(other)
-    limit = min(max_tokens, adapter_for(config).max_tokens(config))
-    return {name: encode_split(reader, split, max_tokens=limit) for name, split in data.splits.items()}
+def _encoded(data: TextDataset, tokenizer: Checkpoint, config: Any, *, max_tokens: int) -> dict[str, EncodedSplit]:
+    """Returns the splits as a model of ``config`` takes them."""
+    return {
+        name: encode_split(tokenizer, split, max_tokens=max_tokens, config=config)
+        for name, split in data.splits.items()
+    }
 
 
-def _shape(checkpoint: Checkpoint) -> Shape:
-    config = load_config(checkpoint)
+def _shape(config: Any) -> Shape:
     adapter = adapter_for(config)
     return Shape(layers=adapter.num_layers(config), hidden_size=adapter.hidden_size(config))
 

@@ -71,6 +71,13 @@ class FamilyAdapter:
         base = self.layers.partition(".")[0]
         return name.startswith(f"{base}.") and not name.startswith(f"{base}.pooler.")
 
+    def word_embedding(self, model: nn.Module) -> nn.Embedding:
+        """Returns the word embeddings: weight of shape (vocabulary, embedding width)."""
+        table = model.get_submodule(self.word_embeddings)
+        if not isinstance(table, nn.Embedding):
+            raise TypeError(f"{self.word_embeddings} of {type(model).__name__} is no Embedding")
+        return table
+
     def encoder_layers(self, model: nn.Module) -> nn.ModuleList:
         """Returns the list of stored encoder layers."""
         layers = model.get_submodule(self.layers)

@@ -22,7 +22,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, An
 
 def freeze_word_embeddings(model: nn.Module) -> None:
     """Takes the word embeddings of a classifier out of training."""
-    model.get_submodule(adapter_for(model.config).word_embeddings).requires_grad_(False)
+    adapter_for(model.config).word_embedding(model).requires_grad_(False)
 
 
 def make_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:

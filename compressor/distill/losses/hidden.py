@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from compressor.distill.layer_map import LayerMap, resolve_map
+from compressor.distill.layer_map import LayerMap, resolve_pairs
 from compressor.distill.losses.base import LossSettings, LossTerm
 from compressor.distill.outputs import Outputs, Shape
 
@@ -33,9 +33,9 @@ class HiddenLoss(LossSettings):
     """The teacher layer that each student layer follows."""
 
     def state_pairs(self, student: Shape, teacher: Shape) -> tuple[tuple[int, int], ...]:
-        """Returns (0, 0) for the embeddings, then one pair a student layer."""
-        layers = resolve_map(self.map, student_layers=student.layers, teacher_layers=teacher.layers)
-        return ((0, 0), *((index + 1, layer + 1) for index, layer in enumerate(layers)))
+        """Returns (0, 0) for the embeddings, then the pairs of layers."""
+        pairs = resolve_pairs(self.map, student_layers=student.layers, teacher_layers=teacher.layers)
+        return ((0, 0), *((ours + 1, theirs + 1) for ours, theirs in pairs))
 
     def term(self, student: Shape, teacher: Shape) -> LossTerm:
         """Returns the term, with one learned projection a pair where the widths differ."""

@@ -1,7 +1,7 @@
 import pytest
 
 from compressor.core.errors import RecipeError
-from compressor.distill.layer_map import resolve_map
+from compressor.distill.layer_map import resolve_map, resolve_pairs
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,11 @@ def test_maps(layer_map, student: int, teacher: int, expected: tuple[int, ...]) 
 def test_maps_that_do_not_fit(layer_map, student: int, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         resolve_map(layer_map, student_layers=student, teacher_layers=6)
+
+
+def test_a_deeper_student_is_compared_where_its_teacher_has_layers() -> None:
+    assert resolve_pairs("uniform", student_layers=3, teacher_layers=6) == ((0, 1), (1, 3), (2, 5))
+    assert resolve_pairs("uniform", student_layers=12, teacher_layers=3) == ((3, 0), (7, 1), (11, 2))
+    assert resolve_pairs("last", student_layers=4, teacher_layers=2) == ((2, 0), (3, 1))
+    with pytest.raises(RecipeError, match="deeper than its teacher"):
+        resolve_pairs((0, 1, 1), student_layers=3, teacher_layers=2)

@@ -21,15 +21,6 @@ from tests.models import tiny_checkpoint
 TRAIN = {"epochs": 2, "lr": 2e-3, "batch_size": 8}
 
 
-@pytest.fixture(scope="module")
-def teacher(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    folder = tmp_path_factory.mktemp("teacher")
-    base = tiny_checkpoint("bert", folder / "base", layers=4)
-    config = FinetuneConfig(epochs=10, lr=2e-3, batch_size=8)
-    run_stage(Finetune(config), context(folder, base), folder / "tuned")
-    return Checkpoint.open(folder / "tuned")
-
-
 def config(**more) -> DistillConfig:
     return DistillConfig.model_validate({**TRAIN, "student": {"layers": 2}, **more})
 

@@ -4,13 +4,45 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from pydantic import Field
 from torch import nn
 
 from compressor.core.errors import ModelError
+from compressor.distill.layer_map import LayerMap, resolve_map
+from compressor.distill.students.base import StudentSettings
 from compressor.families import FamilyAdapter, adapter_for
+
+
+class CopiedStudent(StudentSettings):
+    """Embeddings, head and chosen layers are the teacher's own."""
+
+    init: Literal["copy"] = "copy"
+    layers: int = Field(gt=0)
+    map: LayerMap = "uniform"
+    """Which teacher layers are copied."""
+
+    def model_config_for(self, teacher_config: Any) -> Any:
+        """Returns the teacher's config with another number of layers.
+
+        Raises:
+            ModelError: a family whose layers cannot be copied.
+            RecipeError: a layer map that does not fit the two depths.
+        """
+        check_copyable(adapter_for(teacher_config))
+        self.copied(teacher_config)
+        return student_config(teacher_config, self.layers)
+
+    def make(self, teacher: nn.Module) -> nn.Module:
+        """Returns the student."""
+        return copy_layers(teacher, self.copied(teacher.config))
+
+    def copied(self, teacher_config: Any) -> tuple[int, ...]:
+        """Returns the teacher layers the student is made of."""
+        depth = adapter_for(teacher_config).num_layers(teacher_config)
+        return resolve_map(self.map, student_layers=self.layers, teacher_layers=depth)
 
 
 def copy_layers(teacher: nn.Module, layers: Sequence[int]) -> nn.Module:

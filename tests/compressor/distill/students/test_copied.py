@@ -7,8 +7,9 @@ import torch
 from compressor.core.errors import ModelError
 from compressor.data.batches import encode_split
 from compressor.data.dataset import Split
-from compressor.distill.stage import student_parameters
-from compressor.distill.student import check_copyable, copy_layers
+from compressor.distill.students import CopiedStudent
+from compressor.distill.students.base import parameters_of
+from compressor.distill.students.copied import check_copyable
 from compressor.distill.teacher import run_model
 from compressor.families import ADAPTERS, adapter_for
 from compressor.models import load_compressed, save_checkpoint, unique_parameters
@@ -19,12 +20,17 @@ from tests.models import FAMILIES, SENTENCES, tiny_checkpoint
 def test_a_student_is_its_teachers_layers_and_loads_back(family: str, tmp_path: Path) -> None:
     checkpoint = tiny_checkpoint(family, tmp_path / "teacher", layers=4)
     teacher = load_compressed(checkpoint.path)
-    layers = [1, 3]
-    student = copy_layers(teacher, layers)
+    settings = CopiedStudent(layers=2)
+    layers = settings.copied(teacher.config)
+    assert layers == (1, 3)
+    student = settings.make(teacher)
     save_checkpoint(student, checkpoint.path, tmp_path / "student")
     loaded = load_compressed(tmp_path / "student")
-    assert unique_parameters(loaded) == student_parameters(teacher, layers)
     adapter = adapter_for(loaded.config)
+    stored = [sum(p.numel() for p in layer.parameters()) for layer in adapter.encoder_layers(teacher)]
+    dropped = 0 if adapter.shares_layers else stored[0] + stored[2]
+    assert unique_parameters(loaded) == unique_parameters(teacher) - dropped
+    assert unique_parameters(loaded) == parameters_of(settings.model_config_for(teacher.config))
     assert adapter.num_layers(loaded.config) == 2
     if not adapter.shares_layers:
         copied = adapter.encoder_layers(loaded)
