@@ -62,6 +62,14 @@ class SentenceEncoder:
         tokenizer = load_tokenizer(folder)
         return cls(tokenizer, max_tokens=max_tokens, pad_id=_pad_id(folder, tokenizer) if pad_id is None else pad_id)
 
+    @property
+    def unknown_id(self) -> int | None:
+        """Id that stands for text the vocabulary cannot spell; None where it spells everything."""
+        for piece in ("[UNK]", "<unk>"):
+            if (found := self._tokenizer.token_to_id(piece)) is not None:
+                return int(found)
+        return None
+
     def encode(self, texts: Sequence[Text]) -> list[Encoded]:
         """Tokenises texts or pairs; an empty text becomes its special tokens only."""
         full = self._tokenizer.encode_batch(list(texts))

@@ -18,6 +18,7 @@ from compressor.families import adapter_for
 from compressor.models import load_compressed
 from compressor.text import TOKEN_TYPE_IDS, Batch, SentenceEncoder
 from export.backend import ConversionSpec, Predictor
+from export.calibration import Calibration
 from tests.models import SENTENCES
 
 
@@ -50,6 +51,10 @@ class Source:
         encoded = encoder.encode(SENTENCES)
         padded = [encoder.pad([x for x in encoded if len(x) <= n], n) for n in self.spec.lengths]
         return [encoder.pad(encoded[:1]), *padded]
+
+    def calibration(self, texts: tuple[str, ...] = SENTENCES) -> Calibration:
+        encoder = SentenceEncoder.load(self.checkpoint.path, max_tokens=self.spec.lengths[-1])
+        return Calibration(encoder=encoder, texts=texts, lengths=self.spec.lengths)
 
     def reference(self, batch: Batch) -> np.ndarray:
         names = [name for name in batch if name != TOKEN_TYPE_IDS or self.spec.takes_token_types]

@@ -1,0 +1,170 @@
+"""Ranges of a graph's tensors on calibration text: one sentence at a time, in memory that no number of sentences grows.
+
+Padding: a sentence runs alone and without its padding, so no statistic holds a value that cannot reach an answer (a
+padded position's activations, a masked score). A graph whose length is fixed gets each sentence padded to it, and then
+the padded positions count like the others, as they do when it runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from compressor.core.errors import DataError, StageError, UsageError
+from compressor.quantize.observers import Observer, ObserverName, Range, make_observer
+from compressor.text import ATTENTION_MASK, INPUT_IDS, Batch
+from export.calibration import Calibration
+from export.onnx.files import MAX_EMBEDDED_BYTES
+
+logger = logging.getLogger(__name__)
+
+UNKNOWN_SHARE = 0.2
+"""Above this share of unknown tokens the text is taken for another language than the model's."""
+_ERRORS_ONLY = 3
+_LOW, _HIGH = "/observed_low", "/observed_high"
+
+
+def collect_ranges(
+    model: onnx.ModelProto,
+    tensors: Sequence[str],
+    calibration: Calibration,
+    observer: ObserverName = "minmax",
+    *,
+    bits: int = 8,
+    symmetric: bool = False,
+) -> dict[str, Range]:
+    """Returns the range of each tensor over all calibration sentences.
+
+    Args:
+        model: a float graph with dynamic length or a fixed one; it is the same afterwards.
+        tensors: names of float values that nodes compute.
+        calibration: real text; see the module's notes on padding.
+        observer: see :mod:`compressor.quantize.observers`.
+        bits: width of the integers the range is for.
+        symmetric: whether zero is to be the middle of the range.
+
+    Raises:
+        UsageError: there is no calibration text.
+        DataError: the text has token ids that the model has no embedding for.
+        StageError: a tensor reaches NaN or infinity.
+    """
+    observers = observe(model, tensors, calibration, observer)
+    return {name: found.range(bits, symmetric) for name, found in observers.items()}
+
+
+def observe(
+    model: onnx.ModelProto, tensors: Sequence[str], calibration: Calibration, observer: ObserverName
+) -> dict[str, Observer]:
+    """Returns one observer a tensor, after all calibration sentences; arguments and errors as `collect_ranges`."""
+    observers = {name: make_observer(observer) for name in dict.fromkeys(tensors)}
+    if not len(calibration):
+        raise UsageError("there is no calibration text; expected some sentences", remedy="pass --calibrate FILE")
+    if not observers:
+        return {}
+    reduced = next(iter(observers.values())).needs_extremes_only
+    for values in run_watched(model, list(observers), calibration, extremes=reduced):
+        for name, array in values.items():
+            observers[name].update(array)
+    return observers
+
+
+def run_watched(
+    model: onnx.ModelProto, tensors: Sequence[str], calibration: Calibration, *, extremes: bool
+) -> Iterator[dict[str, np.ndarray]]:
+    """Yields, sentence by sentence, the values of ``tensors``; raises as :func:`collect_ranges`.
+
+    Args:
+        model: the graph.
+        tensors: names of float values.
+        calibration: the sentences.
+        extremes: the graph itself reduces every tensor to ``[smallest, largest]``, so that no whole tensor leaves it.
+    """
+    session = _watching_session(model, tensors, extremes=extremes)
+    wanted = [name + end for name in tensors for end in (_LOW, _HIGH)] if extremes else list(tensors)
+    for feed in _sentences(session.get_inputs(), calibration):
+        try:
+            found = session.run(wanted, feed)
+        except Exception as error:  # ONNX Runtime's error classes have no common base
+            raise DataError(
+                f"the calibration text does not run: {str(error).strip().splitlines()[-1][:200]} (token ids from "
+                f"{feed[INPUT_IDS].min()} to {feed[INPUT_IDS].max()}); expected ids of this model's own vocabulary",
+                remedy="use the tokenizer the model was trained with",
+            ) from error
+        if extremes:
+            found = [np.stack(pair) for pair in zip(found[::2], found[1::2], strict=True)]
+        values = dict(zip(tensors, found, strict=True))
+        _require_finite(values)
+        yield values
+
+
+def _watching_session(model: onnx.ModelProto, tensors: Sequence[str], *, extremes: bool) -> Any:
+    """A session of ``model`` that returns ``tensors`` as well; the arena is off, so memory goes back after each run."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    options.enable_cpu_mem_arena = False
+    options.enable_mem_pattern = False
+    graph = model.graph
+    nodes, outputs, known = len(graph.node), len(graph.output), {item.name for item in graph.output}
+    try:
+        for name in tensors:
+            if extremes:
+                for operator, end in (("ReduceMin", _LOW), ("ReduceMax", _HIGH)):
+                    graph.node.append(onnx.helper.make_node(operator, [name], [name + end], keepdims=0))
+                    graph.output.append(onnx.helper.make_tensor_value_info(name + end, onnx.TensorProto.FLOAT, []))
+            elif name not in known:
+                graph.output.append(onnx.ValueInfoProto(name=name))
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "watched.onnx"
+            large = model.ByteSize() > MAX_EMBEDDED_BYTES
+            onnx.save(model, str(path), save_as_external_data=large, location="watched.data" if large else None)
+            if large:  # saving moved the weights out of the model
+                onnx.load_external_data_for_model(model, folder)
+            return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    finally:
+        del graph.node[nodes:], graph.output[outputs:]
+
+
+def _sentences(inputs: Sequence[Any], calibration: Calibration) -> Iterator[Batch]:
+    """Yields feeds of one sentence each: (1, its own tokens), or (1, the graph's fixed length)."""
+    types = {item.name: np.int32 if item.type == "tensor(int32)" else np.int64 for item in inputs}
+    fixed = next((item.shape[1] for item in inputs if isinstance(item.shape[1], int)), None)
+    fill = {INPUT_IDS: calibration.encoder.pad_id}
+    unknown = tokens = 0
+    for batch in calibration.batches():
+        for row, mask in enumerate(batch[ATTENTION_MASK]):
+            length = int(mask.sum())
+            tokens += length
+            unknown += int((batch[INPUT_IDS][row, :length] == calibration.encoder.unknown_id).sum())
+            if fixed is not None and length > fixed:
+                raise UsageError(
+                    f"a calibration sentence has {length} tokens; the graph takes exactly {fixed}",
+                    remedy=f"calibrate with lengths up to {fixed}",
+                )
+            padding = (0, (fixed or length) - length)
+            yield {
+                name: np.pad(batch[name][row, :length], padding, constant_values=fill.get(name, 0))[None].astype(dtype)
+                for name, dtype in types.items()
+            }
+    if unknown > UNKNOWN_SHARE * tokens:
+        logger.warning(
+            "%.0f %% of the calibration text's tokens are unknown to the model; expected text in its own language",
+            100 * unknown / tokens,
+        )
+
+
+def _require_finite(values: Mapping[str, np.ndarray]) -> None:
+    for name, array in values.items():
+        if not np.isfinite(array).all():
+            raise StageError(
+                f"'{name}' reaches NaN or infinity on the calibration text; expected finite activations",
+                remedy="check the weights: the FP32 model itself is not sound on this text",
+            )
