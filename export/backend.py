@@ -30,6 +30,10 @@ class ConversionSpec(Record):
     pad_id: int
     num_labels: int
     model_type: str
+    profiles: tuple[tuple[int, int, int], ...] = ()
+    """TensorRT's optimisation profiles as (min, opt, max) tokens; empty: one a length bucket, tuned for its end."""
+    tensorrt: str | None = None
+    """Versions of TensorRT on the device, e.g. ``8.6 - 10.3``; None: not known."""
 
 
 class Predictor(Protocol):

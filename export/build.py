@@ -14,6 +14,7 @@ from compressor.core.errors import AcceptanceError, ArtifactError, ParityError, 
 from compressor.core.folders import new_folder
 from compressor.data.dataset import Split
 from compressor.evaluation import Evaluation, evaluate_logits
+from compressor.quantize.plan import Method
 from compressor.stage import Progress, silent
 from export.backend import Backend, backend_for
 from export.bundle import write_card, write_companions
@@ -28,6 +29,7 @@ COMPUTE_PRECISION: dict[tuple[Format, Precision], str] = {
     ("onnx", "int8"): "int8",
     ("tflite", "int8"): "int8",
     ("tensorrt", "fp16"): "fp16",
+    ("tensorrt", "int8"): "int8",
 }
 """What a CPU (for TensorRT: the engine) computes in; fp32 where it widens half weights first."""
 
@@ -195,7 +197,7 @@ class _Exporter:
                 format=backend.format,
                 precision=candidate.precision,
                 compute_precision=COMPUTE_PRECISION.get((backend.format, rung.precision), "fp32"),
-                method=rung.plan.method if rung.precision == "int8" else None,
+                method=_method(backend.format, rung),
                 model_file=backend.model_file,
                 model_files=model_files,
                 statistics=backend.inspect(folder / backend.model_file),
@@ -225,6 +227,13 @@ class _Exporter:
         score = _score(candidate.predictor, split, self.source.labels)
         teacher = {} if self.request.teacher is None else {"teacher": self.request.teacher.value}
         return {**teacher, "checkpoint": checkpoint.value, "artifact": score.value, "examples": float(len(split))}
+
+
+def _method(format_name: Format, rung: Rung) -> Method | None:
+    """TensorRT knows fixed ranges only, whatever the plan says for other formats."""
+    if rung.precision != "int8":
+        return None
+    return "static" if format_name == "tensorrt" else rung.plan.method
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,10 @@ class ExportRequest:
     formats: tuple[Format, ...]
     precisions: tuple[Precision, ...]
     lengths: tuple[int, ...]
+    profiles: tuple[tuple[int, int, int], ...] = ()
+    """See :class:`export.backend.ConversionSpec`."""
+    tensorrt: str | None = None
+    """See :class:`export.backend.ConversionSpec`."""
     plan: QuantizationPlan = field(default_factory=QuantizationPlan)
     parity_texts: tuple[Text, ...]
     """Real sentences for parity; the checkpoint's own test texts where there are any."""
@@ -85,7 +89,7 @@ class ExportSource:
         token_types = adapter.takes_token_types(config)
         spec = ConversionSpec(
             lengths=lengths, max_tokens=lengths[-1], takes_token_types=token_types, pad_id=encoder.pad_id,
-            num_labels=num_labels, model_type=adapter.model_type,
+            num_labels=num_labels, model_type=adapter.model_type, profiles=request.profiles, tensorrt=request.tensorrt,
         )  # fmt: skip
         return cls(
             checkpoint=checkpoint, model=model, encoder=encoder, spec=spec, labels=labels,

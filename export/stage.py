@@ -32,7 +32,6 @@ class ExportConfig(StageConfig):
 
     to: tuple[Format, ...] = Field(default=FORMATS, min_length=1)
     precisions: tuple[Precision, ...] = Field(default=PRECISIONS, min_length=1)
-    """TensorRT gets the float ones: its INT8 needs static calibration."""
     lengths: tuple[int, ...] = Field(default=DEFAULT_LENGTHS, min_length=1)
     max_drop_points: float | None = None
     """Overrides the limit of a quantize stage; against the checkpoint that is exported."""

@@ -97,8 +97,19 @@ def convert(
     output: Output,
     to: Annotated[Literal["onnx", "tflite", "tensorrt"], typer.Option("--to", help="Format.")],
     precision: Annotated[Literal["fp32", "fp16", "int8"], typer.Option("--precision", help="Precision.")] = "fp32",
-    lengths: Annotated[str, typer.Option("--lengths", help="Length buckets in tokens.")] = "16,32,64,128",
-    calibrate: Annotated[Path | None, typer.Option("--calibrate", help="Sentences for parity.")] = None,
+    lengths: Annotated[
+        str | None, typer.Option("--lengths", help="Length buckets in tokens; default 16,32,64,128.")
+    ] = None,
+    profiles: Annotated[
+        str | None, typer.Option("--profiles", help="TensorRT profiles min:opt:max,… instead of lengths.")
+    ] = None,
+    sentences: Annotated[
+        Path | None,
+        typer.Option("--sentences", help="Your sentences: the lengths with the least padding are chosen."),
+    ] = None,
+    calibrate: Annotated[
+        Path | None, typer.Option("--calibrate", help="Sentences for parity and for ranges of activations.")
+    ] = None,
     eval_: Annotated[Path | None, typer.Option("--eval", help="Labelled text the converted file is judged on.")] = None,
     max_drop_points: Annotated[
         float | None,
@@ -119,9 +130,9 @@ def convert(
         narrator = console.Narrator(quiet=as_json)
         try:
             artifact = conversion.convert(
-                model, to=to, precision=precision, output=output, lengths=_lengths(lengths), calibrate=calibrate,
-                eval_data=eval_, max_drop_points=max_drop_points, device=device, threads=threads, force=force,
-                progress=narrator.progress(),
+                model, to=to, precision=precision, output=output, lengths=_lengths(lengths), profiles=profiles,
+                sentences=sentences, calibrate=calibrate, eval_data=eval_, max_drop_points=max_drop_points,
+                device=device, threads=threads, force=force, progress=narrator.progress(),
             )  # fmt: skip
         finally:
             narrator.close()
@@ -289,7 +300,9 @@ def _print(value: Any, show: Callable[[Any], None], as_json: bool) -> None:
         show(value)
 
 
-def _lengths(text: str) -> tuple[int, ...]:
+def _lengths(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
     try:
         return tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError:

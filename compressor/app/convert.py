@@ -12,14 +12,20 @@ from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import UsageError
 from compressor.core.folders import disk_errors, ensure_ours, swap
 from compressor.data.dataset import Split
-from compressor.data.reader import read_split
+from compressor.data.reader import read_sentences, read_split
+from compressor.families import adapter_for
+from compressor.models import load_config
 from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Progress, silent
+from compressor.text import SentenceEncoder
 from devices.legality import check_legal
 from devices.profiles import parse_device
+from export.buckets import buckets_for
 from export.build import export_artifacts
 from export.source import ExportRequest
 from export.stage import DEFAULT_LENGTHS, PARITY_TEXTS
+from export.tensorrt.device.build_engine import Profile
+from export.tensorrt.profiles import parse_profiles
 
 
 def convert(
@@ -28,7 +34,9 @@ def convert(
     to: Format,
     precision: Precision = "fp32",
     output: Path,
-    lengths: Sequence[int] = DEFAULT_LENGTHS,
+    lengths: Sequence[int] | None = None,
+    profiles: str | None = None,
+    sentences: Path | None = None,
     calibrate: Path | None = None,
     eval_data: Path | None = None,
     max_drop_points: float | None = None,
@@ -44,7 +52,11 @@ def convert(
         to: ``onnx``, ``tflite`` or ``tensorrt``.
         precision: ``fp32``, ``fp16`` or ``int8``; the manifest says what was found in the file.
         output: the artifact's folder.
-        lengths: length buckets in tokens.
+        lengths: length buckets in tokens; default 16, 32, 64 and 128.
+        profiles: TensorRT's optimisation profiles instead, as ``min:opt:max`` tokens joined by commas; each is a bucket
+            that ends at its max.
+        sentences: a file of sentences from which the buckets are chosen instead
+            (:func:`export.buckets.buckets_for`).
         calibrate: sentences for parity and for observed ranges; built-in ones serve parity where neither this nor
             ``eval_data`` is given.
         eval_data: labelled text on which the converted file is judged: a file, or a folder whose validation split
@@ -64,9 +76,17 @@ def convert(
         )
     output = Path(output).resolve()
     ensure_ours(output, "artifact", force=force)
-    if device is not None:
-        check_legal(parse_device(device).profile, to, precision)
+    target = parse_device(device).profile if device is not None else None
+    if target is not None:
+        check_legal(target, to, precision)
+    if to == "tensorrt" and precision == "int8" and calibrate is None:
+        raise UsageError(
+            "INT8 for TensorRT takes fixed ranges of activations, and there is no text to observe them on",
+            remedy="add --calibrate FILE with a few hundred real sentences",
+        )
     checkpoint = find_model(model)
+    wanted = _profiles(profiles, to)
+    buckets = _buckets(lengths, wanted, sentences, checkpoint)
     selection, report = _splits(eval_data, checkpoint)
     if calibrate is None and report is not None:
         texts, source = report.texts, "evaluation texts"
@@ -75,7 +95,9 @@ def convert(
     request = ExportRequest(
         formats=(to,),
         precisions=(precision,),
-        lengths=tuple(lengths),
+        lengths=buckets,
+        profiles=wanted,
+        tensorrt=None if target is None else target.tensorrt,
         plan=QuantizationPlan(max_drop_points=max_drop_points),
         parity_texts=texts[:PARITY_TEXTS],
         parity_source=source,
@@ -91,6 +113,34 @@ def convert(
             made = export_artifacts(checkpoint, request, Path(work), progress=progress)
             swap(made.artifacts[0].path, output)
     return Artifact.load(output)
+
+
+def _profiles(text: str | None, to: Format) -> tuple[Profile, ...]:
+    """Returns the profiles of ``--profiles``; none where it is not given."""
+    if text is None:
+        return ()
+    if to != "tensorrt":
+        raise UsageError(f"--profiles is for TensorRT, not for {to}", remedy="pass --lengths")
+    return parse_profiles(text)
+
+
+def _buckets(
+    lengths: Sequence[int] | None, profiles: Sequence[Profile], sentences: Path | None, checkpoint: Checkpoint
+) -> tuple[int, ...]:
+    """Returns the length buckets by the one option that is given."""
+    given = [
+        option
+        for option, value in (("--lengths", lengths), ("--profiles", profiles), ("--sentences", sentences))
+        if value
+    ]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} both say the lengths", remedy=f"pass {given[0]} alone")
+    if sentences is None:
+        return tuple(profile.max_tokens for profile in profiles) or tuple(lengths or DEFAULT_LENGTHS)
+    config = load_config(checkpoint)
+    most = adapter_for(config).max_tokens(config)
+    encoder = SentenceEncoder.load(checkpoint.path, max_tokens=most)
+    return buckets_for([len(item) for item in encoder.encode(read_sentences(sentences))], max_tokens=most)
 
 
 def _splits(data: Path | None, checkpoint: Checkpoint) -> tuple[Split | None, Split | None]:

@@ -8,9 +8,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from compressor.core.artifact import Format, IOSpec, ModelStatistics, Precision, Signature
-from compressor.core.errors import IllegalOnDeviceError
-from compressor.core.hashing import sha256_file
+from compressor.core.artifact import PRECISIONS, Format, IOSpec, ModelStatistics, Precision, Signature
 from compressor.quantize.plan import QuantizationPlan
 from export.backend import ConversionSpec, Predictor, require_package
 from export.calibration import Calibration
@@ -22,8 +20,11 @@ from export.onnx.predictor import OnnxPredictor
 from export.onnx.signatures import read_signature
 from export.onnx.tracing import TraceOptions
 from export.tensorrt.engines import build_engine_here, build_rtx_plan
-from export.tensorrt.profiles import METADATA_KEY, from_text, profiles_for, to_text
+from export.tensorrt.graphs import WEAK_FILE, graphs_in, weak_graph_needed, write_weak_graph
+from export.tensorrt.int8 import TYPED_OPSET, Quantized, plan_int8, quantize_typed
+from export.tensorrt.profiles import METADATA_KEY, from_text, profiles_of, to_text
 from export.tensorrt.scripts import write_build_files
+from export.tensorrt.versions import RANGE_KEY, parse_range
 
 OPSET = 17
 """The first with LayerNormalization, and the last that TensorRT 8.6 reads."""
@@ -31,15 +32,18 @@ _OPTIONS = TraceOptions(opset=OPSET, integer=torch.int32, dynamic_batch=False)
 
 
 class TensorRTBackend:
-    """One ``model.onnx`` with int32 inputs of shape (1, tokens), and what builds its engine, one profile a length."""
+    """One ``model.onnx`` with int32 inputs of shape (1, tokens), and what builds its engine, one profile a length.
+
+    Where the device may have a TensorRT that cannot read that file, ``model.trt8.onnx`` lies beside it.
+    """
 
     format: Format = "tensorrt"
     model_file = files.MODEL_FILE
     dynamic_lengths = False
 
     def offers(self, precision: Precision) -> bool:
-        """Returns whether a graph of this precision builds: INT8 needs calibrated ranges, which are not made here."""
-        return precision in ("fp32", "fp16")
+        """Returns True: every precision is made; INT8 by Q/DQ, with ranges from calibration text."""
+        return precision in PRECISIONS
 
     def require(self) -> None:
         """Raises MissingExtraError when ONNX or ONNX Runtime is missing; TensorRT is needed on the device only."""
@@ -50,10 +54,13 @@ class TensorRTBackend:
         """Writes the FP32 graph of ``model`` into ``output``, with its profiles in the file's metadata.
 
         Raises:
+            UsageError: profiles that are not ascending, or reach beyond the model's tokens.
             StageError: the graph is not valid, or larger than the model's unique parameters allow.
         """
-        profiles = to_text(profiles_for(spec.lengths))
-        build(model, spec, output / self.model_file, _OPTIONS, metadata={METADATA_KEY: profiles})
+        metadata = {METADATA_KEY: to_text(profiles_of(spec))}
+        if spec.tensorrt is not None:
+            metadata[RANGE_KEY] = parse_range(spec.tensorrt).text
+        build(model, spec, output / self.model_file, _OPTIONS, metadata=metadata)
 
     def reduce(
         self,
@@ -66,17 +73,22 @@ class TensorRTBackend:
         """Writes a lower-precision copy of the FP32 folder ``source`` into ``output``.
 
         Raises:
-            IllegalOnDeviceError: INT8 was asked for.
-            UsageError: a pattern of the plan matches no module.
-            StageError: the result is not a valid graph, or a weight does not fit half precision.
+            UsageError: a pattern of the plan matches no module, or INT8 without calibration text.
+            StageError: the result is not a valid graph, a weight does not fit half precision, or the graph for an older
+                TensorRT does not compute the same.
         """
+        graph, target = source / self.model_file, output / self.model_file
+        quantized: Quantized | None = None
         if precision == "int8":
-            raise IllegalOnDeviceError(
-                "INT8 for TensorRT needs symmetric Q/DQ with statically calibrated ranges, which this version does not "
-                "make; a dynamically quantised graph would run on no TensorRT",
-                remedy="use fp16",
-            )
-        reduce_graph(source / self.model_file, output / self.model_file, precision, plan)
+            model = files.load(graph)
+            quantized = plan_int8(model, plan, calibration)
+            quantize_typed(model, quantized)
+            files.save(model, target)
+            files.check(target, opset=TYPED_OPSET)
+        else:
+            reduce_graph(graph, target, precision, plan)
+        if weak_graph_needed(files.load(graph), precision):
+            write_weak_graph(graph, output / WEAK_FILE, precision, plan, quantized)
 
     def finish(self, folder: Path, spec: ConversionSpec, precision: Precision) -> Mapping[str, object]:
         """Adds the build scripts, and the engines that can be built here; returns what was and was not built.
@@ -86,17 +98,18 @@ class TensorRTBackend:
         """
         path = folder / self.model_file
         graph = files.load(path)
-        profiles = from_text(graph.metadata_props.get(METADATA_KEY, "")) or profiles_for(spec.lengths)
+        profiles = from_text(graph.metadata_props.get(METADATA_KEY, "")) or profiles_of(spec)
+        graphs = graphs_in(folder, precision)
         write_build_files(
             folder,
-            model=self.model_file,
-            sha256={file.name: sha256_file(file) for file in files.model_files(path)},
+            graphs=graphs,
             inputs=[str(value.name) for value in graph.graph.inputs],
             profiles=profiles,
             precision=precision,
         )
         return {
             "opset": files.opset_of(graph),
+            "tensorrt": ", ".join(f"{item.model} from {'.'.join(map(str, item.oldest))}" for item in graphs),
             **build_rtx_plan(path, profiles, precision),
             **build_engine_here(folder),
         }

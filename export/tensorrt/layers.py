@@ -79,8 +79,7 @@ def gemms_not_in(layers: Sequence[BuiltLayer], dtype: str) -> tuple[BuiltLayer, 
 
 def nodes_built_in(layers: Sequence[BuiltLayer], dtype: str) -> frozenset[str]:
     """Returns the names of the ONNX nodes that a layer multiplying in ``dtype`` was made from."""
-    proven = {name for layer in layers if layer.multiplies_in(dtype) for name in layer.onnx_nodes}
-    return frozenset(proven - {name for layer in gemms_not_in(layers, dtype) for name in layer.onnx_nodes})
+    return frozenset(name for layer in layers if layer.multiplies_in(dtype) for name in layer.onnx_nodes)
 
 
 def _parse(line: str) -> BuiltLayer | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
-from compressor.core.errors import ArtifactError
+from compressor.core.errors import ArtifactError, UsageError
+from export.backend import ConversionSpec
 from export.tensorrt.device.build_engine import Profile
 
 METADATA_KEY = "compressor.profiles"
@@ -19,6 +21,66 @@ def profiles_for(lengths: Sequence[int]) -> tuple[Profile, ...]:
     ordered = sorted(lengths)
     starts = [1, *(length + 1 for length in ordered[:-1])]
     return tuple(Profile(start, length, length) for start, length in zip(starts, ordered, strict=True))
+
+
+def profiles_of(spec: ConversionSpec) -> tuple[Profile, ...]:
+    """Returns the profiles of a conversion: those that were asked for, or one a length bucket.
+
+    Raises:
+        UsageError: see :func:`check_profiles`.
+    """
+    if not spec.profiles:
+        return profiles_for(spec.lengths)
+    return check_profiles(tuple(Profile(*counts) for counts in spec.profiles), max_tokens=spec.max_tokens)
+
+
+def check_profiles(profiles: Sequence[Profile], *, max_tokens: int | None = None) -> tuple[Profile, ...]:
+    """Returns the profiles, checked.
+
+    Args:
+        profiles: at least one.
+        max_tokens: the most tokens the model takes; None: not known yet.
+
+    Raises:
+        UsageError: min <= opt <= max does not hold, a profile ends no later than the one before it or begins earlier,
+            or the last one reaches beyond the model's tokens.
+    """
+    text = to_text(profiles)
+    for profile in profiles:
+        if not 1 <= profile.min_tokens <= profile.opt_tokens <= profile.max_tokens:
+            raise UsageError(
+                f"profile {to_text([profile])}: expected 1 <= min <= opt <= max tokens",
+                remedy="write min:opt:max, for example 1:16:32",
+            )
+    for before, after in pairwise(profiles):
+        if after.max_tokens <= before.max_tokens or after.min_tokens < before.min_tokens:
+            raise UsageError(
+                f"profiles {text}: {to_text([after])} does not come after {to_text([before])}",
+                remedy="list them by ascending length, for example 1:16:32,33:64:128",
+            )
+    if not profiles or (max_tokens is not None and profiles[-1].max_tokens > max_tokens):
+        raise UsageError(
+            f"profiles {text or 'none'}: expected at least one, and none beyond {max_tokens} tokens, the most this "
+            "model takes",
+            remedy=f"end the last profile at {max_tokens}",
+        )
+    return tuple(profiles)
+
+
+def parse_profiles(text: str) -> tuple[Profile, ...]:
+    """Reads ``--profiles``: ``min:opt:max`` token counts joined by commas.
+
+    Raises:
+        UsageError: the text is something else, or see :func:`check_profiles`.
+    """
+    try:
+        found = from_text(text)
+    except ArtifactError:
+        raise UsageError(
+            f"--profiles {text}: expected min:opt:max token counts joined by commas",
+            remedy="pass for example 1:16:32,33:64:128",
+        ) from None
+    return check_profiles(found)
 
 
 def whole_range(profiles: Sequence[Profile]) -> Profile:
