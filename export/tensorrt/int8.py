@@ -11,17 +11,19 @@ from onnx_ir.passes import common
 
 from compressor.core.artifact import Precision
 from compressor.core.errors import StageError, UsageError
+from compressor.quantize.observers import ObserverName, Range
 from compressor.quantize.plan import QuantizationPlan
 from export.calibration import Calibration
 from export.onnx.half import to_half
 from export.onnx.passes import deduplicate
 from export.onnx.policy import module_path, module_paths, weight_nodes
+from export.onnx.ranges import collect_ranges
 from export.policy import check_policy, stored_precision
 from export.tensorrt.qdq import Product, QdqInserter, product_of
-from export.tensorrt.ranges import Range, collect_ranges
 
 TYPED_OPSET = 19
 """The first in which Q/DQ take half-precision scales, so that eight bits turn into half with no FP32 between."""
+OBSERVER: ObserverName = "minmax"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,7 @@ def plan_int8(model: ir.Model, plan: QuantizationPlan, calibration: Calibration 
     Raises:
         UsageError: a pattern that matches no module, no product left to quantise, or no calibration text.
         StageError: an activation that is not finite on the calibration text.
+        DataError: calibration text with ids that the model does not have.
     """
     check_policy(plan, module_paths(model))
     planned = {
@@ -66,7 +69,7 @@ def plan_int8(model: ir.Model, plan: QuantizationPlan, calibration: Calibration 
             "the plan leaves no matrix product in int8, so there is nothing to quantise",
             remedy="widen the policy, or export fp16",
         )
-    if calibration is None or not len(calibration):
+    if calibration is None:
         raise UsageError(
             "INT8 for TensorRT takes fixed ranges of activations, and there is no text to observe them on",
             remedy="pass --calibrate FILE with a few hundred real sentences",
@@ -77,13 +80,7 @@ def plan_int8(model: ir.Model, plan: QuantizationPlan, calibration: Calibration 
         if node.op_type == "Gather" and planned.get(str(node.name)) == "int8" and _is_matrix(node.inputs[0])
     }
     activations = list(dict.fromkeys(product.activation for product in products.values()))
-    ranges = collect_ranges(ir.to_proto(model), activations, calibration)
-    for name, found in ranges.items():
-        if not np.isfinite((found.low, found.high)).all():
-            raise StageError(
-                f"'{name}' reaches {found.low:.4g} to {found.high:.4g} on the calibration text; expected finite values",
-                remedy="check the model, or export fp32",
-            )
+    ranges = collect_ranges(ir.to_proto(model), activations, calibration, OBSERVER, symmetric=True)
     return Quantized(
         products=products,
         ranges=ranges,

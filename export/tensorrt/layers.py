@@ -72,11 +72,6 @@ def built_layers(log: Iterable[str]) -> tuple[BuiltLayer, ...]:
     return tuple(layer for message in listing for line in message.splitlines() if (layer := _parse(line)) is not None)
 
 
-def gemms_not_in(layers: Sequence[BuiltLayer], dtype: str) -> tuple[BuiltLayer, ...]:
-    """Returns the GEMM layers that read anything but ``dtype``."""
-    return tuple(layer for layer in layers if layer.is_gemm and not layer.multiplies_in(dtype))
-
-
 def nodes_built_in(layers: Sequence[BuiltLayer], dtype: str) -> frozenset[str]:
     """Returns the names of the ONNX nodes that a layer multiplying in ``dtype`` was made from."""
     return frozenset(name for layer in layers if layer.multiplies_in(dtype) for name in layer.onnx_nodes)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from export.tensorrt.ranges import Range
+from compressor.quantize.observers import Range
 
 LEVELS = 127
 """Largest code of symmetric int8; -128 is not used."""

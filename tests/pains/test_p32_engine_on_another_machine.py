@@ -71,7 +71,7 @@ def test_a_damaged_or_missing_engine_is_not_loaded(engine, tmp_path):
 
 def test_a_machine_without_a_gpu_takes_no_engine(engine):
     class NoDriver(FakeCuda):
-        def cuInit(self, flags):  # noqa: N802
+        def cuInit(self, flags):
             return 100  # CUDA_ERROR_NO_DEVICE
 
     with pytest.raises(BuildError, match=r"gpu Orin \(here: None\)"):

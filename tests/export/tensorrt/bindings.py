@@ -56,7 +56,9 @@ def recorded(version: str) -> tuple[dict[str, list[str]], dict[str, Any]]:
     return classes, enums
 
 
-def stand_in(version: str, *, layers: Any = DEFAULT_LAYERS, parses: bool = True, int8: bool = True, typed: bool = True) -> Any:
+def stand_in(
+    version: str, *, layers: Any = DEFAULT_LAYERS, parses: bool = True, int8: bool = True, typed: bool = True
+) -> Any:
     """Returns (module, what the builder was told, the network's layers); versions of the table or of NOT_YET."""
     classes, enums = recorded(version)
     data, kinds = enums["DataType"], enums["LayerType"]

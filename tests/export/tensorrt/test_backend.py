@@ -8,18 +8,18 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import onnx
 import pytest
 
 from compressor.core.artifact import PRECISIONS
-from compressor.core.errors import IllegalOnDeviceError, StageError
+from compressor.core.errors import StageError, UsageError
 from compressor.core.hashing import sha256_file
 from compressor.quantize.plan import QuantizationPlan
 from export.backend import Backend
 from export.tensorrt import engines
 from export.tensorrt.backend import OPSET, TensorRTBackend
 from tests.export.onnx.helpers import Source, io_for
+from tests.export.tensorrt.text import calibration_of
 from tests.models import FAMILIES
 
 BACKEND = TensorRTBackend()
@@ -33,9 +33,11 @@ def exported(checkpoint_of, tmp_path_factory):
     def export(family):
         if family not in made:
             source = Source(checkpoint_of(family))
-            folders = {name: tmp_path_factory.mktemp(f"trt-{family}-{name}") for name in ("fp32", "fp16")}
+            folders = {name: tmp_path_factory.mktemp(f"trt-{family}-{name}") for name in PRECISIONS}
             BACKEND.convert(source.model, source.spec, folders["fp32"])
-            BACKEND.reduce(folders["fp32"], folders["fp16"], "fp16", QuantizationPlan(precision="fp16"))
+            for precision in ("fp16", "int8"):
+                plan = QuantizationPlan(precision=precision)
+                BACKEND.reduce(folders["fp32"], folders[precision], precision, plan, calibration_of(source))
             made[family] = (source, folders)
         return made[family]
 
@@ -52,6 +54,8 @@ def test_files_agree_with_pytorch(exported, family):
     for precision, tolerance in (("fp32", 1e-4), ("fp16", 1e-2)):
         predictor = BACKEND.open(folders[precision], io_for(source.spec), threads=1)
         assert source.relative_error(predictor) <= tolerance
+    predictor = BACKEND.open(folders["int8"], io_for(source.spec), threads=1)
+    assert source.signal_to_noise_db(predictor) > 15
 
 
 def test_signatures_are_one_profile_a_length_with_int32_inputs(exported):
@@ -66,12 +70,12 @@ def test_signatures_are_one_profile_a_length_with_int32_inputs(exported):
     assert statistics.opset == OPSET
 
 
-def test_int8_is_refused_with_the_reason(exported, tmp_path):
+def test_int8_needs_text_to_observe_ranges_on(exported, tmp_path):
     _, folders = exported("bert")
-    with pytest.raises(IllegalOnDeviceError, match="static") as error:
+    with pytest.raises(UsageError, match="no text") as error:
         BACKEND.reduce(folders["fp32"], tmp_path, "int8", QuantizationPlan())
-    assert "fp16" in error.value.remedy
-    assert [precision for precision in PRECISIONS if BACKEND.offers(precision)] == ["fp32", "fp16"]
+    assert "--calibrate" in error.value.remedy
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +93,9 @@ def finished(exported, tmp_path_factory):
 def test_finish_writes_build_files_bound_to_the_onnx_file(finished):
     folder, facts = finished
     settings = json.loads((folder / "build.json").read_text())
-    assert settings["sha256"] == {"model.onnx": sha256_file(folder / "model.onnx")}
+    (graph,) = settings["graphs"]
+    assert graph["sha256"] == {"model.onnx": sha256_file(folder / "model.onnx")}
+    assert (graph["oldest"], graph["pinned"], len(graph["products"]["fp16"])) == ([8, 6], None, 18)
     assert settings["profiles"] == [[1, 16, 16], [17, 32, 32], [33, 48, 48]]
     assert settings["inputs"] == ["input_ids", "attention_mask", "token_type_ids"]
     assert facts["opset"] == OPSET
@@ -100,11 +106,11 @@ def test_finish_writes_build_files_bound_to_the_onnx_file(finished):
 
 FLAGS = {
     "8.6": (
-        "--fp16 --timingCacheFile --skipInference",
+        "[TensorRT_v8601] --fp16 --timingCacheFile --skipInference --layerPrecisions --exportLayerInfo",
         ["--fp16", "--skipInference"],
     ),
-    "10.3": ("--stronglyTyped --fp16 --skipInference", ["--stronglyTyped", "--skipInference"]),
-    "11.4": ("--skipInference", ["--skipInference"]),
+    "10.3": ("[TensorRT_v100300] --stronglyTyped --fp16 --skipInference", ["--stronglyTyped", "--skipInference"]),
+    "11.4": ("[TensorRT_v110400] --buildOnly", ["--buildOnly"]),
 }
 
 
@@ -115,7 +121,7 @@ def test_the_shell_script_uses_what_this_trtexec_knows(finished, tmp_path, versi
     trtexec = tmp_path / "trtexec"
     trtexec.write_text(
         f"""#!/bin/sh
-if [ "$1" = "--help" ]; then printf '  %s\\n' {known}
+if [ "$1" = "--help" ]; then printf '  %s\\n' {known} | tr _ ' '
 else
   printf '%s\\n' "$@" > "{tmp_path}/arguments"
   for item in "$@"; do case "$item" in --saveEngine=*) printf engine > "${{item#--saveEngine=}}";; esac; done
@@ -147,15 +153,19 @@ fi
 
 def test_the_shell_script_refuses_a_damaged_file(finished, tmp_path):
     folder, _ = finished
+    trtexec = tmp_path / "trtexec"
+    trtexec.write_text("#!/bin/sh\necho '[TensorRT v8601]'\n")
+    trtexec.chmod(0o755)
     for name in ("build_engine.sh", "model.onnx"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     with (tmp_path / "model.onnx").open("ab") as stream:
         stream.write(b"x")
     done = subprocess.run(
-        ["bash", str(tmp_path / "build_engine.sh")], env={"TRTEXEC": "true", "PATH": "/usr/bin:/bin"}, check=False,
-        capture_output=True,
+        ["bash", str(tmp_path / "build_engine.sh")], check=False, capture_output=True, text=True,
+        env={"TRTEXEC": str(trtexec), "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     assert done.returncode != 0
+    assert "checksum did NOT match" in done.stderr
     assert not (tmp_path / "model.engine").exists()
 
 
@@ -180,6 +190,55 @@ def test_a_real_rtx_plan_computes_every_gemm_in_half(exported, tmp_path):
 
 
 @needs_rtx
+def test_a_real_rtx_plan_computes_int8_where_the_graph_says_so(exported, tmp_path):
+    _, folders = exported("albert")
+    shutil.copyfile(folders["int8"] / "model.onnx", tmp_path / "model.onnx")
+    facts = engines.build_rtx_plan(tmp_path / "model.onnx", [engines.Profile(1, 32, 48)], "int8")
+    assert facts["gemm_types"].keys() == {"Int8", "Half"}
+    assert "15 of 15 int8 products" in facts["proof"]
+    assert "4 of 4 fp16 products" in facts["proof"]
+
+
+SHELL = """#!/bin/sh
+if [ "$1" = "--help" ]; then echo "&&&& RUNNING TensorRT.trtexec [TensorRT v{version}] --fp16 --int8 {known}"
+else
+  printf '%s\\n' "$@" > arguments
+  for item in "$@"; do case "$item" in --saveEngine=*) printf engine > "${{item#--saveEngine=}}";; esac; done
+fi
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "model", "pins"), [("8205", "model.trt8.onnx", False), ("8503", "model.trt8.onnx", True)]
+)
+def test_boards_with_tensorrt_8_get_their_own_graph(exported, tmp_path, monkeypatch, version, model, pins):
+    source, _ = exported("bert")
+    spec = source.spec.model_copy(update={"tensorrt": "8.0 - 10.3"})
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    folders = [tmp_path / name for name in ("fp32", "fp16")]
+    for folder in folders:
+        folder.mkdir()
+    BACKEND.convert(source.model, spec, folders[0])
+    BACKEND.reduce(*folders, "fp16", QuantizationPlan(precision="fp16"))
+    facts = BACKEND.finish(folders[1], spec, "fp16")
+    assert facts["tensorrt"] == "model.onnx from 8.6, model.trt8.onnx from 8.0"
+    trtexec = tmp_path / "trtexec"
+    trtexec.write_text(SHELL.format(version=version, known="--layerPrecisions" if pins else ""))
+    trtexec.chmod(0o755)
+    done = subprocess.run(
+        ["bash", str(folders[1] / "build_engine.sh")], check=False, capture_output=True, text=True,
+        env={"TRTEXEC": str(trtexec), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    arguments = (folders[1] / "arguments").read_text()
+    assert f"--onnx={model}" in arguments
+    assert "--fp16\n" in arguments
+    assert ("--precisionConstraints=obey" in arguments) == pins
+    assert ("/LayerNormalization/Sqrt_5:fp32," in arguments) == pins
+    assert ("may become half" in done.stderr) != pins
+
+
+@needs_rtx
 def test_a_graph_that_does_not_build_leaves_nothing(tmp_path):
     node = onnx.helper.make_node("NoSuchOperator", ["input_ids"], ["logits"])
     graph = onnx.helper.make_graph(
@@ -194,11 +253,14 @@ def test_a_graph_that_does_not_build_leaves_nothing(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["model.onnx"]
 
 
-def test_python_script_is_the_one_that_builds_here(finished):
+@pytest.mark.parametrize("name", ["build_engine.py", "engine_check.py"])
+def test_python_scripts_are_those_that_build_here_and_run_alone(finished, tmp_path, name):
     folder, _ = finished
-    source = Path(engines.__file__).parent / "device" / "build_engine.py"
-    assert (folder / "build_engine.py").read_bytes() == source.read_bytes()
-    assert np.all([word not in source.read_text() for word in ("import compressor", "import export", "numpy")])
+    source = Path(engines.__file__).parent / "device" / name
+    assert (folder / name).read_bytes() == source.read_bytes()
+    # A board has neither this package nor anything beyond the standard library.
+    command = [sys.executable, "-E", "-S", str(folder / name), "--help"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
 
 
 class NoLibraries:

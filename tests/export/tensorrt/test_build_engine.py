@@ -114,9 +114,7 @@ def test_int8_takes_the_flag_only_where_the_network_is_weakly_typed(tmp_path, mo
     monkeypatch.setattr(engine_check, "_cuda_library", FakeCuda)
     products = {"int8": [PRODUCT]}
     weak = {**WEAK, "products": products, "pinned": {"fp32": [NORM], "fp16": []}}
-    folder = write(
-        tmp_path / "a", precision="int8", graphs=[{**TYPED, "oldest": [10, 0], "products": products}, weak]
-    )
+    folder = write(tmp_path / "a", precision="int8", graphs=[{**TYPED, "oldest": [10, 0], "products": products}, weak])
     code, seen, layers = build(folder, monkeypatch, version, layers=[layer("Int8")], typed=False)
     assert code == 0
     flags = [flag.name for flag in seen.flags]

@@ -4,7 +4,7 @@ import pytest
 
 from compressor.core.errors import StageError
 from export.tensorrt.engines import check_layers
-from export.tensorrt.layers import BuiltLayer, built_layers, gemms_not_in, nodes_built_in
+from export.tensorrt.layers import BuiltLayer, built_layers, nodes_built_in
 
 
 def tensor(name, dims, dtype):
@@ -39,10 +39,13 @@ def test_layers_are_read_with_their_types():
     assert third.inputs == ("Half", "Float")
 
 
-def test_only_gemms_are_judged_and_scalars_do_not_count():
-    assert gemms_not_in(built_layers(log(GEMM, FUSED, NORM)), "Half") == ()
-    (wrong,) = gemms_not_in(built_layers(log(GEMM, FLOAT)), "Half")
-    assert wrong.name == "bad"
+def test_scalars_do_not_count_as_operands():
+    gemm, fused, norm = built_layers(log(GEMM, FUSED, NORM))
+    assert gemm.multiplies_in("Half")
+    assert fused.multiplies_in("Half")
+    assert not norm.multiplies_in("Half")
+    (wrong,) = built_layers(log(FLOAT))
+    assert wrong.operand_types == {"Float"}
 
 
 def test_a_log_without_layers_proves_nothing(tmp_path):
@@ -62,4 +65,4 @@ def test_a_fused_attention_may_read_its_mask_in_float_and_nothing_else(inputs, h
     )
     assert attention.is_gemm
     assert (nodes_built_in([attention], "Half") == frozenset(nodes)) == half
-    assert (gemms_not_in([attention], "Half") == ()) == half
+    assert attention.multiplies_in("Half") == half
