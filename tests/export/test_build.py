@@ -12,6 +12,7 @@ from compressor.quantize.plan import QuantizationPlan
 from export.backend import backend_for
 from export.build import export_artifacts
 from export.source import ExportRequest
+from export.tensorrt.backend import TensorRTBackend
 from export.text_predictor import TextPredictor
 from tests.models import SENTENCES, keyword_split
 
@@ -119,7 +120,8 @@ def test_lengths_the_model_cannot_take_are_refused(checkpoint_of, tmp_path, leng
         export_artifacts(checkpoint_of("bert"), request(lengths=lengths), tmp_path)
 
 
-def test_a_precision_the_format_does_not_have_is_refused(checkpoint_of, tmp_path):
+def test_a_precision_the_format_does_not_have_is_refused(checkpoint_of, tmp_path, monkeypatch):
+    monkeypatch.setattr(TensorRTBackend, "offers", lambda self, precision: precision != "int8")
     with pytest.raises(UsageError, match="tensorrt cannot be made in int8"):
         export_artifacts(checkpoint_of("bert"), request(formats=("tensorrt",), precisions=("int8",)), tmp_path)
 

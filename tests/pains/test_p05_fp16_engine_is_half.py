@@ -115,7 +115,7 @@ def test_an_int8_engine_is_proven_by_the_share_of_its_products(quantized):
 def test_an_int8_engine_below_the_floor_is_refused(quantized):
     model, layers = quantized
     few = {name: found for name, found in layers.items() if "query" not in name}
-    with pytest.raises(StageError, match="2 of 14 int8 products .* .at least 90% must be"):
+    with pytest.raises(StageError, match=r"2 of 14 int8 products .* .at least 90% must be"):
         check_layers(tuple(few.values()), model)
 
 

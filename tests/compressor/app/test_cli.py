@@ -86,6 +86,13 @@ def test_convert_keeps_an_older_artifact_when_the_new_one_fails(checkpoint_of, o
         (["convert", "{model}", "--to", "tensorrt", "--device", "snapdragon-865", "-o", "{tmp}/o"],
          2, ["tensorrt fp32 on snapdragon-865"]),
         (["convert", "{model}", "--to", "onnx", "--lengths", "8,x", "-o", "{tmp}/o"], 2, ["expected whole numbers"]),
+        (["convert", "{model}", "--to", "onnx", "--profiles", "1:8:8", "-o", "{tmp}/o"], 2, ["for TensorRT"]),
+        (["convert", "{model}", "--to", "tensorrt", "--profiles", "9:8:8", "-o", "{tmp}/o"], 2, ["min <= opt <= max"]),
+        (["convert", "{model}", "--to", "tensorrt", "--profiles", "1:8:8", "--lengths", "8", "-o", "{tmp}/o"],
+         2, ["--lengths and --profiles both say the lengths"]),
+        (["convert", "{model}", "--to", "tensorrt", "--profiles", "1:8:65", "-o", "{tmp}/o"],
+         2, ["expected numbers from 3 to 64"]),
+        (["convert", "{model}", "--to", "tensorrt", "--precision", "int8", "-o", "{tmp}/o"], 2, ["--calibrate FILE"]),
         (["bench", "{artifact}", "--device", "jetson-orin-nano@ssh:me@127.0.0.1"], 4, ["ssh"]),
     ],
 )  # fmt: skip

@@ -87,7 +87,7 @@ def test_the_policy_decides_product_by_product(reduce, converted, tmp_path):
 
 
 def test_a_pattern_without_a_module_and_a_plan_without_int8_are_errors(reduce):
-    with pytest.raises(UsageError, match="'encoder.nowhere' matches no module"):
+    with pytest.raises(UsageError, match=r"'encoder[.]nowhere' matches no module"):
         reduce(INT8, Rule(pattern="encoder.nowhere", precision="fp16"))
     with pytest.raises(UsageError, match="no matrix product in int8"):
         reduce(Rule(pattern="*", precision="fp16"))

@@ -1,0 +1,52 @@
+"""How ``convert`` decides lengths and what it takes from a device's profile."""
+
+import json
+
+import pytest
+
+from compressor.app import convert as conversion
+from compressor.app.convert import convert
+from compressor.core.device import DeviceProfile
+from compressor.text import SentenceEncoder
+from devices.profiles import DeviceAddress
+from export.buckets import buckets_for
+
+
+@pytest.fixture
+def sentences(tmp_path):
+    file = tmp_path / "sentences.txt"
+    file.write_text("".join(f"{text}\n" for text in ("where is my order", "refund", "cancel the order now") * 5))
+    return file
+
+
+def test_the_users_sentences_decide_the_lengths(checkpoint_of, sentences, tmp_path):
+    checkpoint = checkpoint_of("bert")
+    encoder = SentenceEncoder.load(checkpoint.path, max_tokens=64)
+    lengths = [len(item) for item in encoder.encode(sentences.read_text().splitlines())]
+    artifact = convert(checkpoint.path, to="tensorrt", output=tmp_path / "o", sentences=sentences, threads=1)
+    assert artifact.io.lengths == buckets_for(lengths, max_tokens=64)
+    assert artifact.io.lengths[-1] < 16
+
+
+def test_int8_for_a_board_with_tensorrt_8(checkpoint_of, sentences, tmp_path, monkeypatch):
+    board = DeviceProfile(
+        name="board",
+        title="A board",
+        kind="jetson",
+        architecture="aarch64",
+        formats=("tensorrt",),
+        tensorrt="8.5 - 10.3",
+    )
+    monkeypatch.setattr(conversion, "parse_device", lambda text: DeviceAddress(profile=board, transport="unreached"))
+    monkeypatch.setattr("export.tensorrt.engines.find_spec", lambda name: None)
+    artifact = convert(
+        checkpoint_of("bert").path, to="tensorrt", precision="int8", output=tmp_path / "o", profiles="1:8:16,17:24:32",
+        calibrate=sentences, device="board", threads=1,
+    )  # fmt: skip
+    assert (artifact.manifest.precision, artifact.manifest.method) == ("int8", "static")
+    assert artifact.manifest.compute_precision == "int8"
+    assert {"model.onnx", "model.trt8.onnx", "build_engine.py", "engine_check.py"} <= set(artifact.manifest.files)
+    settings = json.loads((artifact.path / "build.json").read_text())
+    assert settings["profiles"] == [[1, 8, 16], [17, 24, 32]]
+    assert [graph["oldest"] for graph in settings["graphs"]] == [[10, 0], [8, 0]]
+    assert [signature.length for signature in artifact.io.signatures] == [16, 32]
