@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 COMPUTE_PRECISION: dict[tuple[Format, Precision], str] = {
     ("onnx", "int8"): "int8",
+    ("onnx", "int4"): "int8",
     ("tflite", "int8"): "int8",
     ("tensorrt", "fp16"): "fp16",
 }
@@ -195,7 +196,7 @@ class _Exporter:
                 format=backend.format,
                 precision=candidate.precision,
                 compute_precision=COMPUTE_PRECISION.get((backend.format, rung.precision), "fp32"),
-                method=rung.plan.method if rung.precision == "int8" else None,
+                method=rung.plan.method if rung.precision in ("int8", "int4") else None,
                 model_file=backend.model_file,
                 model_files=model_files,
                 statistics=backend.inspect(folder / backend.model_file),

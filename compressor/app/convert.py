@@ -18,6 +18,7 @@ from compressor.stage import Progress, silent
 from devices.legality import check_legal
 from devices.profiles import parse_device
 from export.build import export_artifacts
+from export.onnx.saturation import saturates
 from export.source import ExportRequest
 from export.stage import DEFAULT_LENGTHS, PARITY_TEXTS
 
@@ -42,7 +43,7 @@ def convert(
     Args:
         model: a Hugging Face folder or hub id with a trained classification head.
         to: ``onnx``, ``tflite`` or ``tensorrt``.
-        precision: ``fp32``, ``fp16`` or ``int8``; the manifest says what was found in the file.
+        precision: ``fp32``, ``fp16``, ``int8`` or ``int4``; the manifest says what was found in the file.
         output: the artifact's folder.
         lengths: length buckets in tokens.
         calibrate: sentences for parity and for observed ranges; built-in ones serve parity where neither this nor
@@ -64,8 +65,12 @@ def convert(
         )
     output = Path(output).resolve()
     ensure_ours(output, "artifact", force=force)
+    reduced_range = None
     if device is not None:
-        check_legal(parse_device(device).profile, to, precision)
+        profile = parse_device(device).profile
+        check_legal(profile, to, precision)
+        if profile.architecture != "any":  # the host's own profile: decided where the file is made
+            reduced_range = saturates(profile.architecture, profile.cpu_features)
     checkpoint = find_model(model)
     selection, report = _splits(eval_data, checkpoint)
     if calibrate is None and report is not None:
@@ -76,7 +81,9 @@ def convert(
         formats=(to,),
         precisions=(precision,),
         lengths=tuple(lengths),
-        plan=QuantizationPlan(max_drop_points=max_drop_points),
+        plan=QuantizationPlan.uniform(
+            "int4" if precision == "int4" else "int8", max_drop_points=max_drop_points, reduced_range=reduced_range
+        ),
         parity_texts=texts[:PARITY_TEXTS],
         parity_source=source,
         calibration_texts=texts if calibrate is not None else (),

@@ -12,6 +12,7 @@ from compressor.core.checkpoint import QUANTIZATION, Checkpoint
 from compressor.core.errors import StageError
 from compressor.core.folders import MARKER, write_json
 from compressor.core.hashing import file_hashes
+from compressor.quantize.observers import ObserverName
 from compressor.quantize.plan import Method, QuantizationPlan, Rule
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 
@@ -19,8 +20,11 @@ from compressor.stage import Context, Produces, Stage, StageConfig, register
 class QuantizeConfig(StageConfig):
     """Settings of ``quantize``."""
 
-    precision: Literal["int8", "fp16"] = "int8"
+    precision: Literal["int8", "int4", "fp16"] = "int8"
     method: Method = "dynamic"
+    observer: ObserverName = "auto"
+    reduced_range: bool | None = None
+    """Weights in seven bits, for x86 CPUs without VNNI; None: as the machine that exports needs it."""
     policy: tuple[Rule, ...] = ()
     """Precision by module path, in order; the last match wins. Empty: everything gets ``precision``."""
     quantize_embeddings: bool = True
@@ -34,6 +38,8 @@ class QuantizeConfig(StageConfig):
             method=self.method,
             policy=(Rule(pattern="*", precision=self.precision), *self.policy),
             quantize_embeddings=self.quantize_embeddings,
+            observer=self.observer,
+            reduced_range=self.reduced_range,
             max_drop_points=self.max_drop_points,
         )
 

@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from compressor.core.artifact import PRECISIONS, Format, IOSpec, ModelStatistics, Precision, Signature
-from compressor.core.environment import machine
 from compressor.core.errors import UsageError
 from compressor.quantize.plan import QuantizationPlan
 from export.backend import ConversionSpec, Predictor, require_package
@@ -19,9 +18,10 @@ from export.onnx import files
 from export.onnx.build import build
 from export.onnx.half import to_half
 from export.onnx.inspection import statistics
-from export.onnx.int8 import quantize_dynamic
 from export.onnx.policy import module_path, module_paths, weight_nodes
 from export.onnx.predictor import OnnxPredictor
+from export.onnx.quantize import quantize
+from export.onnx.saturation import METADATA_KEY, describe, warn_if_saturating
 from export.onnx.signatures import read_signature
 from export.onnx.tracing import TraceOptions
 from export.policy import check_policy, require_reduction, stored_precision
@@ -65,21 +65,17 @@ class OnnxBackend:
         """Writes a lower-precision copy of the FP32 folder ``source`` into ``output``.
 
         Raises:
-            UsageError: a pattern of the plan matches no module, or a precision that is none of fp32, fp16, int8.
+            UsageError: a pattern of the plan matches no module, or a precision that is none of those made here.
             StageError: the result is not a valid graph, or a weight does not fit half precision.
         """
-        reduce_graph(source / self.model_file, output / self.model_file, precision, plan)
+        reduce_graph(source / self.model_file, output / self.model_file, precision, plan, calibration)
 
     def finish(self, folder: Path, spec: ConversionSpec, precision: Precision) -> Mapping[str, object]:
         """Adds nothing: the file is complete. Returns the opset as read back, and on which CPUs INT8 may saturate."""
-        facts: dict[str, object] = {"opset": files.opset_of(files.load(folder / self.model_file))}
-        if precision == "int8":
-            features = machine()["cpu_features"].split()
-            vnni = [name for name in features if "vnni" in name]
-            facts["int8_products"] = (
-                "weights use the full range of int8 and meet uint8 activations: on x86 CPUs without VNNI (AVX2 only) "
-                f"the sum of two such products can saturate at 16 bits. This machine has {_instructions(vnni)}"
-            )
+        model = files.load(folder / self.model_file)
+        facts: dict[str, object] = {"opset": files.opset_of(model)}
+        if METADATA_KEY in model.metadata_props:
+            facts["int8_products"] = describe(model.metadata_props)
         return facts
 
     def signatures(self, folder: Path) -> tuple[Signature, ...]:
@@ -95,18 +91,19 @@ class OnnxBackend:
         return statistics(model)
 
     def open(self, folder: Path, io: IOSpec, *, threads: int) -> Predictor:
-        """Loads the file in ``folder`` in ONNX Runtime on this CPU."""
-        return OnnxPredictor(folder / self.model_file, threads=threads)
+        """Loads the file in ``folder`` in ONNX Runtime on this CPU; warns where its products would saturate."""
+        predictor = OnnxPredictor(folder / self.model_file, threads=threads)
+        warn_if_saturating(predictor.metadata, str(folder / self.model_file))
+        return predictor
 
 
-def _instructions(vnni: list[str]) -> str:
-    if vnni:
-        return f"VNNI ({', '.join(vnni)})"
-    x86 = machine()["architecture"].lower() in ("x86_64", "amd64")
-    return "no VNNI: its own results are subject to it" if x86 else "no x86 CPU"
-
-
-def reduce_graph(source: Path, target: Path, precision: Precision, plan: QuantizationPlan) -> None:
+def reduce_graph(
+    source: Path,
+    target: Path,
+    precision: Precision,
+    plan: QuantizationPlan,
+    calibration: Calibration | None = None,
+) -> None:
     """Writes ``source`` (a clean FP32 graph) to ``target`` in another precision, and proves the result valid.
 
     Raises:
@@ -124,9 +121,9 @@ def reduce_graph(source: Path, target: Path, precision: Precision, plan: Quantiz
         weights = weight_nodes(model, embeddings=True)
         require_reduction([stored_precision(plan, module_path(node), precision) for node in weights], precision)
         to_half(model, lambda node: stored_precision(plan, module_path(node), precision) == "fp32")
-    elif precision == "int8":
-        model = quantize_dynamic(model, plan)
+    elif precision in ("int8", "int4"):
+        quantize(model, precision, plan, calibration)
     else:
-        raise UsageError(f"'{precision}' is no target precision", remedy="ask for fp32, fp16 or int8")
+        raise UsageError(f"'{precision}' is no target precision", remedy="ask for fp32, fp16, int8 or int4")
     files.save(model, target)
     files.check(target, opset=opset)

@@ -43,6 +43,6 @@ def test_a_damaged_result_is_noticed(tmp_path: Path) -> None:
 
 
 def test_settings_are_strict() -> None:
-    for wrong in ({"precision": "int4"}, {"methods": "dynamic"}, {"max_drop_points": -1}):
+    for wrong in ({"precision": "int3"}, {"methods": "dynamic"}, {"max_drop_points": -1}):
         with pytest.raises(ValidationError):
             QuantizeConfig.model_validate(wrong)
