@@ -150,8 +150,9 @@ class _Exporter:
     def _prove(self, folder: Path, precision: Precision) -> _Candidate:
         statistics = self.backend.inspect(folder / self.backend.model_file)
         name = f"{self.request.name} as {self.backend.format} {precision}"
-        # A policy that leaves modules in a safer precision makes a mixed file, and it is called so.
-        mixed = statistics.precision == "mixed" and len(self.request.plan.policy) > 1
+        # A policy that leaves modules in a safer precision, or measured ranges that do, make a mixed file, and it is
+        # called so.
+        mixed = statistics.precision == "mixed" and (len(self.request.plan.policy) > 1 or precision == "fp16")
         if statistics.precision != precision and not mixed:
             raise StageError(
                 f"{name}: the file holds {statistics.precision} ({statistics.gemm_types}); expected {precision}",
@@ -167,7 +168,9 @@ class _Exporter:
     def _make(self, rung: Rung, folder: Path) -> _Candidate:
         source = self._fp32()
         folder.mkdir()
-        self.backend.reduce(source, folder, rung.precision, rung.plan, self.source.calibration(self.request))
+        self.backend.reduce(
+            source, folder, rung.precision, rung.plan, self.source.calibration(self.request, rung.precision)
+        )
         return self._prove(folder, rung.precision)
 
     def _judge(self, rung: Rung, candidate: _Candidate) -> Attempt:

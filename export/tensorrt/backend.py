@@ -15,7 +15,7 @@ from compressor.quantize.plan import QuantizationPlan
 from export.backend import ConversionSpec, Predictor, require_package
 from export.calibration import Calibration
 from export.onnx import files
-from export.onnx.backend import reduce_graph
+from export.onnx.backend import audit_note, reduce_graph
 from export.onnx.build import build
 from export.onnx.inspection import statistics
 from export.onnx.predictor import OnnxPredictor
@@ -76,7 +76,7 @@ class TensorRTBackend:
                 "make; a dynamically quantised graph would run on no TensorRT",
                 remedy="use fp16",
             )
-        reduce_graph(source / self.model_file, output / self.model_file, precision, plan)
+        reduce_graph(source / self.model_file, output / self.model_file, precision, plan, calibration)
 
     def finish(self, folder: Path, spec: ConversionSpec, precision: Precision) -> Mapping[str, object]:
         """Adds the build scripts, and the engines that can be built here; returns what was and was not built.
@@ -97,6 +97,7 @@ class TensorRTBackend:
         )
         return {
             "opset": files.opset_of(graph),
+            **audit_note(folder),
             **build_rtx_plan(path, profiles, precision),
             **build_engine_here(folder),
         }
