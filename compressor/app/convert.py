@@ -13,12 +13,12 @@ from compressor.core.errors import UsageError
 from compressor.core.folders import disk_errors, ensure_ours, swap
 from compressor.data.dataset import Split
 from compressor.data.reader import read_split
+from compressor.quantize.levels import saturates
 from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Progress, silent
 from devices.legality import check_legal
 from devices.profiles import parse_device
 from export.build import export_artifacts
-from export.onnx.saturation import saturates
 from export.source import ExportRequest
 from export.stage import DEFAULT_LENGTHS, PARITY_TEXTS
 

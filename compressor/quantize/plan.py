@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
@@ -35,6 +36,8 @@ class QuantizationPlan(Record):
     reduced_range: bool | None = None
     """Weights in seven bits, for x86 CPUs without VNNI, which saturate full-range products (ONNX). None: where the
     machine that makes the file is such a CPU."""
+    decisions: Mapping[str, Any] = Field(default_factory=dict)
+    """What the stage found as it smoothed activations or rounded weights: errors with and without, what it kept."""
     max_drop_points: float | None = None
     """Largest fall in percentage points against the checkpoint being exported; None: no limit."""
 

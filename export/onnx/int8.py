@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import onnx_ir as ir
 
+from compressor.quantize.levels import FULL_LEVELS
 from compressor.quantize.observers import Range
-from export.onnx.integers import FULL_LEVELS, quantize_columns
+from export.onnx.integers import quantize_columns
 from export.onnx.rewriting import graph_of, inputs_of, insert, own_matrix, replace, stored
 
 ACTIVATION_BITS = 8

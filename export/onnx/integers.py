@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-FULL_LEVELS = 127
-"""Largest magnitude of a symmetric int8 weight."""
-REDUCED_LEVELS = 63
-"""The same in seven bits: no sum of two products with a uint8 activation leaves 16 bits, 2 * 255 * 63 < 2**15."""
+from compressor.quantize.levels import FULL_LEVELS
 
 
 def quantize_columns(weight: np.ndarray, levels: int = FULL_LEVELS) -> tuple[np.ndarray, np.ndarray]:

@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from compressor.core.artifact import Precision
 from compressor.core.errors import UsageError
+from compressor.quantize.levels import weight_levels
 from compressor.quantize.observers import Range
 from compressor.quantize.plan import QuantizationPlan
 from export.calibration import Calibration
@@ -15,7 +16,7 @@ from export.onnx.int8 import quantize_dynamic, quantize_static
 from export.onnx.passes import GemmToMatMulPass, deduplicate
 from export.onnx.policy import module_path, module_paths, weight_nodes
 from export.onnx.ranges import collect_ranges
-from export.onnx.saturation import METADATA_KEY, weight_levels
+from export.onnx.saturation import METADATA_KEY
 from export.onnx.tables import quantize_tables
 from export.policy import check_policy, require_reduction, stored_precision
 
@@ -53,7 +54,7 @@ def quantize(
     lookups = [node for node, p in planned.items() if p in products and node.op_type == "Gather"]
     ranges = _ranges(model, products["int8"], plan, calibration) if plan.method == "static" else {}
     store_half(model, {str(node.name) for node, p in planned.items() if p == "fp16"})
-    levels = weight_levels(plan)
+    levels = weight_levels(plan.reduced_range)
     quantize_tables(lookups)
     if plan.method == "static":
         quantize_static(products["int8"], ranges, levels=levels)

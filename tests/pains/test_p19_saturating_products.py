@@ -6,11 +6,12 @@ import numpy as np
 import onnx
 import pytest
 
+from compressor.quantize import levels
+from compressor.quantize.levels import REDUCED_LEVELS, saturates
 from compressor.quantize.plan import QuantizationPlan
 from export.onnx import saturation
 from export.onnx.backend import OnnxBackend
-from export.onnx.integers import REDUCED_LEVELS
-from export.onnx.saturation import METADATA_KEY, saturates
+from export.onnx.saturation import METADATA_KEY
 from tests.export.onnx.helpers import Source, io_for
 
 X86_OLD = {"architecture": "x86_64", "cpu_features": "avx2", "cpu": "old"}
@@ -19,7 +20,8 @@ ARM = {"architecture": "aarch64", "cpu_features": "asimddp", "cpu": "arm"}
 
 
 def on(monkeypatch, machine):
-    monkeypatch.setattr(saturation, "machine", lambda: machine)
+    for module in (levels, saturation):
+        monkeypatch.setattr(module, "machine", lambda: machine)
 
 
 @pytest.mark.parametrize(("machine", "expected"), [(X86_OLD, True), (X86_NEW, False), (ARM, False)])

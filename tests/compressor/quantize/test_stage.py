@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from compressor.core.checkpoint import Checkpoint
-from compressor.core.errors import StageError
+from compressor.core.errors import StageError, UsageError
 from compressor.quantize.plan import QuantizationPlan
 from compressor.quantize.stage import Quantize, QuantizeConfig
 from tests.compressor.tiny_data import context, run_stage
@@ -31,6 +31,28 @@ def test_fp16_and_a_second_plan_replaces_the_first(tmp_path: Path) -> None:
     run_stage(Quantize(QuantizeConfig(precision="fp16")), context(tmp_path, first), tmp_path / "b")
     assert QuantizationPlan.model_validate(Checkpoint.open(tmp_path / "b").quantization).precision_of("x") == "fp16"
     assert QuantizationPlan.model_validate(Checkpoint(tmp_path / "a").quantization).precision == "int8"
+
+
+def test_smoothing_and_rounding_change_weights_and_say_what_they_kept(tmp_path: Path) -> None:
+    base = tiny_checkpoint("bert", tmp_path / "base")
+    config = QuantizeConfig(smooth=0.5, rounding="adaptive", reduced_range=False, calibration_sentences=16)
+    run_stage(Quantize(config), context(tmp_path, base), tmp_path / "out")
+    plan = QuantizationPlan.model_validate(Checkpoint.open(tmp_path / "out").quantization)
+    assert plan.decisions["weight_levels"] == 127
+    assert [pair["consumer"] for pair in plan.decisions["smooth"]] == [
+        f"bert.encoder.layer.{layer}.attention.output.dense" for layer in (0, 1)
+    ]
+    assert len(plan.decisions["rounding"]) == 14 and any(item["kept"] for item in plan.decisions["rounding"])
+    weights = [folder / "model.safetensors" for folder in (base.path, tmp_path / "out")]
+    assert weights[0].read_bytes() != weights[1].read_bytes()
+    assert (tmp_path / "out" / "tokenizer.json").is_file()
+
+
+def test_rounding_is_for_int8(tmp_path: Path) -> None:
+    base = tiny_checkpoint("bert", tmp_path / "base")
+    stage = Quantize(QuantizeConfig(precision="int4", rounding="adaptive"))
+    with pytest.raises(UsageError, match="adaptive rounding is for int8"):
+        stage.requires(context(tmp_path, base))
 
 
 def test_a_damaged_result_is_noticed(tmp_path: Path) -> None:
