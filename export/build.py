@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 COMPUTE_PRECISION: dict[tuple[Format, Precision], str] = {
     ("onnx", "int8"): "int8",
+    ("onnx", "int4"): "int8",
     ("tflite", "int8"): "int8",
     ("tensorrt", "fp16"): "fp16",
     ("tensorrt", "int8"): "int8",
@@ -151,8 +152,9 @@ class _Exporter:
     def _prove(self, folder: Path, precision: Precision) -> _Candidate:
         statistics = self.backend.inspect(folder / self.backend.model_file)
         name = f"{self.request.name} as {self.backend.format} {precision}"
-        # A policy that leaves modules in a safer precision makes a mixed file, and it is called so.
-        mixed = statistics.precision == "mixed" and len(self.request.plan.policy) > 1
+        # A policy that leaves modules in a safer precision, or measured ranges that do, make a mixed file, and it is
+        # called so.
+        mixed = statistics.precision == "mixed" and (len(self.request.plan.policy) > 1 or precision == "fp16")
         if statistics.precision != precision and not mixed:
             raise StageError(
                 f"{name}: the file holds {statistics.precision} ({statistics.gemm_types}); expected {precision}",
@@ -168,7 +170,9 @@ class _Exporter:
     def _make(self, rung: Rung, folder: Path) -> _Candidate:
         source = self._fp32()
         folder.mkdir()
-        self.backend.reduce(source, folder, rung.precision, rung.plan, self.source.calibration(self.request))
+        self.backend.reduce(
+            source, folder, rung.precision, rung.plan, self.source.calibration(self.request, rung.precision)
+        )
         return self._prove(folder, rung.precision)
 
     def _judge(self, rung: Rung, candidate: _Candidate) -> Attempt:
@@ -231,7 +235,7 @@ class _Exporter:
 
 def _method(format_name: Format, rung: Rung) -> Method | None:
     """TensorRT knows fixed ranges only, whatever the plan says for other formats."""
-    if rung.precision != "int8":
+    if rung.precision not in ("int8", "int4"):
         return None
     return "static" if format_name == "tensorrt" else rung.plan.method
 

@@ -39,7 +39,9 @@ def rungs(precision: Precision, plan: QuantizationPlan) -> tuple[Rung, ...]:
     if plan.max_drop_points is None or precision == "fp32":
         return (first,)
     safer: list[Rung] = []
-    if precision == "int8":
+    if precision == "int4":
+        safer.append(Rung(name=f"int8 {plan.method}", precision="int8", plan=plan))
+    if precision in ("int8", "int4"):
         if plan.quantize_embeddings:
             kept = plan.model_copy(update={"quantize_embeddings": False})
             safer.append(Rung(name="int8 dynamic, embeddings fp32", precision="int8", plan=kept))

@@ -5,7 +5,10 @@ A rule speaks of modules by dotted path and decides how the weight matrices of a
 - ``fp32``: as they are;
 - ``fp16``: in half precision. In an FP16 file the module is half like the others; in an INT8 file its weights are
   stored half and the runtime computes as it does with such weights (ONNX Runtime and LiteRT widen them on a CPU);
-- ``int8``: in eight bits, in an INT8 file; in an FP16 file it means ``fp16``.
+- ``int8``: in eight bits, in an INT8 or INT4 file;
+- ``int4``: in four bits, in an INT4 file; lookup tables get eight there.
+
+A rule for less than the file's own precision means the file's: ``int8`` in an FP16 file is ``fp16``.
 
 The last rule that matches a module wins, and a module that no rule matches stays in ``fp32``.
 """
@@ -15,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 
-from compressor.core.artifact import Precision
+from compressor.core.artifact import PRECISIONS, Precision
 from compressor.core.errors import UsageError, nearest
 from compressor.quantize.plan import QuantizationPlan
 
@@ -42,9 +45,10 @@ def check_policy(plan: QuantizationPlan, module_paths: Collection[str]) -> None:
 
 
 def stored_precision(plan: QuantizationPlan, module_path: str, precision: Precision) -> str:
-    """Returns how the weights of a module are stored (``fp32``, ``fp16`` or ``int8``) in a file of ``precision``."""
+    """Returns how the weights of a module are stored (``fp32``, ``fp16``, …) in a file of ``precision``."""
     planned = plan.precision_of(module_path)
-    return "fp16" if planned == "int8" and precision == "fp16" else planned
+    order: list[str] = [*PRECISIONS, "mixed"]
+    return min(planned, precision, key=order.index)
 
 
 def require_reduction(stored: Collection[str], precision: Precision) -> None:

@@ -99,11 +99,13 @@ class ExportSource:
             report=_evaluate(checkpoint, request.report, request, spec),
         )  # fmt: skip
 
-    def calibration(self, request: ExportRequest) -> Calibration | None:
-        """Returns how ranges are observed; None where the request brings no text for it."""
-        if not request.calibration_texts:
-            return None
-        return Calibration(encoder=self.encoder, texts=request.calibration_texts, lengths=self.spec.lengths)
+    def calibration(self, request: ExportRequest, precision: Precision) -> Calibration | None:
+        """Returns the text on which ranges are observed; None where the request brings none.
+
+        Half precision only has to know how far values reach, so the parity texts serve where there is nothing else.
+        """
+        texts = request.calibration_texts or (request.parity_texts if precision == "fp16" else ())
+        return Calibration(encoder=self.encoder, texts=texts, lengths=self.spec.lengths) if texts else None
 
     def io(self, signatures: tuple[Signature, ...], *, dynamic_lengths: bool) -> IOSpec:
         """Returns the ``io.json`` of a converted file with these entry points."""

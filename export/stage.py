@@ -21,6 +21,7 @@ from export.build import export_artifacts
 from export.source import ExportRequest, check_lengths
 
 DEFAULT_LENGTHS = (16, 32, 64, 128)
+DEFAULT_PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
 CALIBRATION_TEXTS = 512
 """Training texts on which ranges of activations are observed."""
 PARITY_TEXTS = 200
@@ -31,7 +32,7 @@ class ExportConfig(StageConfig):
     """Settings of the export stage."""
 
     to: tuple[Format, ...] = Field(default=FORMATS, min_length=1)
-    precisions: tuple[Precision, ...] = Field(default=PRECISIONS, min_length=1)
+    precisions: tuple[Precision, ...] = Field(default=DEFAULT_PRECISIONS, min_length=1)
     lengths: tuple[int, ...] = Field(default=DEFAULT_LENGTHS, min_length=1)
     max_drop_points: float | None = None
     """Overrides the limit of a quantize stage; against the checkpoint that is exported."""
@@ -65,6 +66,8 @@ class ExportStage(Stage[ExportConfig]):
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Makes one folder an artifact; formats done before a kill are taken from the scratch folder."""
         plan = QuantizationPlan.model_validate(context.current.quantization or {})
+        if context.current.quantization is None and "int4" in self.config.precisions:
+            plan = QuantizationPlan.uniform("int4")
         if self.config.max_drop_points is not None:
             plan = plan.model_copy(update={"max_drop_points": self.config.max_drop_points})
         # A plan for FP16 makes nothing smaller than that.

@@ -96,7 +96,9 @@ def convert(
     model: Annotated[str, typer.Argument(help="Model folder or hub id, with a trained classification head.")],
     output: Output,
     to: Annotated[Literal["onnx", "tflite", "tensorrt"], typer.Option("--to", help="Format.")],
-    precision: Annotated[Literal["fp32", "fp16", "int8"], typer.Option("--precision", help="Precision.")] = "fp32",
+    precision: Annotated[
+        Literal["fp32", "fp16", "int8", "int4"], typer.Option("--precision", help="Precision.")
+    ] = "fp32",
     lengths: Annotated[
         str | None, typer.Option("--lengths", help="Length buckets in tokens; default 16,32,64,128.")
     ] = None,

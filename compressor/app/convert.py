@@ -15,6 +15,7 @@ from compressor.data.dataset import Split
 from compressor.data.reader import read_sentences, read_split
 from compressor.families import adapter_for
 from compressor.models import load_config
+from compressor.quantize.levels import saturates
 from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Progress, silent
 from compressor.text import SentenceEncoder
@@ -50,7 +51,7 @@ def convert(
     Args:
         model: a Hugging Face folder or hub id with a trained classification head.
         to: ``onnx``, ``tflite`` or ``tensorrt``.
-        precision: ``fp32``, ``fp16`` or ``int8``; the manifest says what was found in the file.
+        precision: ``fp32``, ``fp16``, ``int8`` or ``int4``; the manifest says what was found in the file.
         output: the artifact's folder.
         lengths: length buckets in tokens; default 16, 32, 64 and 128.
         profiles: TensorRT's optimisation profiles instead, as ``min:opt:max`` tokens joined by commas; each is a bucket
@@ -84,6 +85,9 @@ def convert(
             "INT8 for TensorRT takes fixed ranges of activations, and there is no text to observe them on",
             remedy="add --calibrate FILE with a few hundred real sentences",
         )
+    reduced_range = None
+    if target is not None and target.architecture != "any":  # the host's own profile: decided where the file is made
+        reduced_range = saturates(target.architecture, target.cpu_features)
     checkpoint = find_model(model)
     wanted = _profiles(profiles, to)
     buckets = _buckets(lengths, wanted, sentences, checkpoint)
@@ -98,7 +102,9 @@ def convert(
         lengths=buckets,
         profiles=wanted,
         tensorrt=None if target is None else target.tensorrt,
-        plan=QuantizationPlan(max_drop_points=max_drop_points),
+        plan=QuantizationPlan.uniform(
+            "int4" if precision == "int4" else "int8", max_drop_points=max_drop_points, reduced_range=reduced_range
+        ),
         parity_texts=texts[:PARITY_TEXTS],
         parity_source=source,
         calibration_texts=texts if calibrate is not None else (),

@@ -21,7 +21,7 @@ from devices.profiles import parse_device
 from export.backend import backend_for
 from export.stage import ExportConfig
 
-BYTES_PER_PARAMETER: dict[Precision, int] = {"fp32": 4, "fp16": 2, "int8": 1}
+BYTES_PER_PARAMETER: dict[Precision, float] = {"fp32": 4, "fp16": 2, "int8": 1, "int4": 0.5}
 
 
 class StageForecast(Record):
@@ -87,7 +87,7 @@ def plan(recipe: str | Path, output: Path | None = None, *, overrides: tuple[str
         if isinstance(entry.config, ExportConfig):
             for kind, precision in _exports(entry.config):
                 name = f"{kind}-{precision}"
-                size = parameters * BYTES_PER_PARAMETER[precision]
+                size = int(parameters * BYTES_PER_PARAMETER[precision])
                 artifacts[name] = ArtifactForecast(name=name, estimated_bytes=size)
     return Plan(
         folder=str(folder), stages=tuple(stages), artifacts=tuple(artifacts.values()), refused=_refusals(loaded)

@@ -14,9 +14,9 @@ from compressor.core.hashing import combine, file_hashes
 from compressor.core.schema import Record
 
 Format = Literal["onnx", "tflite", "tensorrt"]
-Precision = Literal["fp32", "fp16", "int8", "mixed"]
+Precision = Literal["fp32", "fp16", "int8", "int4", "mixed"]
 FORMATS: tuple[Format, ...] = ("onnx", "tflite", "tensorrt")
-PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8", "int4")
 """What can be asked for, the safest first."""
 
 MANIFEST = "manifest.json"

@@ -1,29 +1,57 @@
-"""Stage ``quantize``: writes down how the exported files are to be quantised; each format carries it out."""
+"""Stage ``quantize``: writes down how the exported files are to be quantised; each format carries it out.
+
+With ``smooth`` or ``rounding`` it also changes the weights, within what the float model bears: the first leaves the
+function as it is, the second moves every weight by less than one integer step.
+"""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import torch
 from pydantic import Field, ValidationError
+from torch import nn
 
 from compressor.core.checkpoint import QUANTIZATION, Checkpoint
-from compressor.core.errors import StageError
+from compressor.core.errors import StageError, UsageError
 from compressor.core.folders import MARKER, write_json
 from compressor.core.hashing import file_hashes
+from compressor.data.batches import encode_split
+from compressor.data.dataset import Split
+from compressor.models import load_compressed, save_checkpoint
+from compressor.quantize.inputs import Inputs, linear_modules
+from compressor.quantize.levels import weight_levels
+from compressor.quantize.observers import ObserverName
 from compressor.quantize.plan import Method, QuantizationPlan, Rule
+from compressor.quantize.rounding import round_adaptively
+from compressor.quantize.smooth import smooth
 from compressor.stage import Context, Produces, Stage, StageConfig, register
+
+_MAX_TOKENS = 128
+_ROWS = 8
+"""Sentences in one batch."""
 
 
 class QuantizeConfig(StageConfig):
     """Settings of ``quantize``."""
 
-    precision: Literal["int8", "fp16"] = "int8"
+    precision: Literal["int8", "int4", "fp16"] = "int8"
     method: Method = "dynamic"
+    observer: ObserverName = "auto"
+    reduced_range: bool | None = None
+    """Weights in seven bits, for x86 CPUs without VNNI; None: as the machine that exports needs it."""
     policy: tuple[Rule, ...] = ()
     """Precision by module path, in order; the last match wins. Empty: everything gets ``precision``."""
     quantize_embeddings: bool = True
+    smooth: float | None = Field(default=None, ge=0, le=1)
+    """Moves outliers of activations into weights by this strength (SmoothQuant's alpha) where it is exact and helps."""
+    rounding: Literal["nearest", "adaptive"] = "nearest"
+    """``adaptive``: weights go to the neighbour on their grid that changes a module's outputs least, where it helps."""
+    calibration_sentences: int = Field(default=128, ge=2)
+    """Training texts that smoothing and rounding look at."""
     max_drop_points: float | None = Field(default=None, ge=0)
     """Largest fall in percentage points against the checkpoint that is exported; None: no limit."""
 
@@ -34,6 +62,8 @@ class QuantizeConfig(StageConfig):
             method=self.method,
             policy=(Rule(pattern="*", precision=self.precision), *self.policy),
             quantize_embeddings=self.quantize_embeddings,
+            observer=self.observer,
+            reduced_range=self.reduced_range,
             max_drop_points=self.max_drop_points,
         )
 
@@ -47,23 +77,63 @@ class Quantize(Stage[QuantizeConfig]):
     produces: ClassVar[Produces] = "checkpoint"
 
     def requires(self, context: Context) -> None:
-        """Raises ModelError where the current checkpoint is no model folder."""
+        """Raises ModelError where the checkpoint is no model folder, UsageError where options exclude each other."""
         Checkpoint.open(context.current.path)
+        if self.config.rounding == "adaptive" and self.config.precision != "int8":
+            raise UsageError(
+                f"adaptive rounding is for int8 weights; the stage asks for {self.config.precision}",
+                remedy="leave rounding out, or choose precision int8",
+            )
 
     def run(self, context: Context, output: Path) -> dict[str, Any]:
-        """Copies the checkpoint and writes ``quantization.json``."""
+        """Copies the checkpoint, improves its weights for integers where asked, and writes ``quantization.json``."""
         plan = self.config.plan()
         ignore = shutil.ignore_patterns(MARKER, QUANTIZATION)
         shutil.copytree(context.current.path, output, ignore=ignore, dirs_exist_ok=True)
+        if self._prepares:
+            model = load_compressed(context.current.path)
+            plan = plan.model_copy(update={"decisions": prepare(model, self._batches(context), plan, self.config)})
+            save_checkpoint(model, context.current.path, output)
         write_json(output / QUANTIZATION, plan.model_dump(mode="json"))
         return {"plan": plan.model_dump(mode="json")}
 
     def ensures(self, context: Context, output: Path) -> None:
-        """Proves that the plan reads back and that no other file changed."""
+        """Proves that the plan reads back, and that no other file changed where the weights were not to change."""
         try:
             found = QuantizationPlan.model_validate(Checkpoint.open(output).quantization)
         except ValidationError as error:
             raise StageError(f"{output / QUANTIZATION} does not read back: {error}", remedy="report this") from error
-        before = file_hashes(context.current.path, exclude={MARKER, QUANTIZATION})
-        if found != self.config.plan() or file_hashes(output, exclude={MARKER, QUANTIZATION}) != before:
+        if found.model_copy(update={"decisions": {}}) != self.config.plan():
+            raise StageError(f"{output / QUANTIZATION} is not the plan that was asked for", remedy="report this stage")
+        exclude = {MARKER, QUANTIZATION}
+        same = file_hashes(output, exclude=exclude) == file_hashes(context.current.path, exclude=exclude)
+        if not same and not self._prepares:
             raise StageError(f"{output} is not the checkpoint it was made from", remedy="report this stage")
+
+    @property
+    def _prepares(self) -> bool:
+        return self.config.smooth is not None or self.config.rounding == "adaptive"
+
+    def _batches(self, context: Context) -> list[dict[str, torch.Tensor]]:
+        split = context.data.train
+        step = max(1, len(split) // self.config.calibration_sentences)
+        chosen = range(0, len(split), step)[: self.config.calibration_sentences]
+        texts = Split(tuple(split.texts[i] for i in chosen), tuple(split.labels[i] for i in chosen))
+        encoded = encode_split(context.current, texts, max_tokens=_MAX_TOKENS)
+        return [encoded.inputs(range(at, min(at + _ROWS, len(encoded)))) for at in range(0, len(encoded), _ROWS)]
+
+
+def prepare(
+    model: nn.Module, batches: Sequence[Inputs], plan: QuantizationPlan, config: QuantizeConfig
+) -> dict[str, Any]:
+    """Smooths activations and rounds weights of a model in place, where that helps; returns what was decided."""
+    levels = weight_levels(plan.reduced_range)
+    decisions: dict[str, Any] = {"weight_levels": levels}
+    if config.smooth is not None:
+        pairs = smooth(model, batches, strength=config.smooth, levels=levels)
+        decisions["smooth"] = [pair.model_dump(mode="json") for pair in pairs]
+    if config.rounding == "adaptive":
+        paths = [path for path in linear_modules(model) if plan.precision_of(path) == "int8"]
+        rounded = round_adaptively(model, paths, batches, levels=levels)
+        decisions["rounding"] = [module.model_dump(mode="json") for module in rounded]
+    return decisions

@@ -28,6 +28,7 @@ _INT8_GEMMS = frozenset(
         "QLinearConv",
     }
 )
+_INT4_GEMMS = frozenset({"MatMulNBits"})
 _THROUGH = frozenset({"Identity", "Transpose", "Cast", "Reshape", "DequantizeLinear", "QuantizeLinear"})
 _TYPE_NAMES = {
     ir.DataType.FLOAT: "fp32",
@@ -44,7 +45,8 @@ def statistics(path: Path, format_name: Format = "onnx") -> ModelStatistics:
 
     ``gemm_types`` counts every matrix product by the type it multiplies in, products of two activations included.
     ``precision`` is decided by the products with a stored weight, each unique weight counted by its elements: ``int8``
-    where at least 90 % of them are multiplied in eight bits, however tables and vectors are stored; ``fp32`` or
+    (``int4``) where at least 90 % of them are multiplied in eight (from four) bits, however tables and vectors are
+    stored; ``fp32`` or
     ``fp16`` where at least 90 % are multiplied in that type and 90 % of all parameters are stored in it; else
     ``mixed``. Eight-bit weights that are widened before a float product are therefore no ``int8``.
 
@@ -62,7 +64,7 @@ def statistics(path: Path, format_name: Format = "onnx") -> ModelStatistics:
             precision=_precision(weighted, unique),
             size_bytes=files.stored_bytes(path),
             unique_parameter_bytes=sum(tensor.nbytes for tensor in unique),
-            parameters=sum(tensor.size for tensor in unique),
+            parameters=sum(tensor.size for tensor in unique) + _packed_away(model),
             lengths=_lengths(model),
             operators=dict(sorted(operators.items())),
             gemm_types=dict(gemm_types),
@@ -122,10 +124,13 @@ def _gemms(model: ir.Model) -> tuple[Counter[str], Counter[str]]:
     nodes: Counter[str] = Counter()
     weights: dict[tuple[str, str], int] = {}
     for node in model.graph:
-        if node.op_type not in _FLOAT_GEMMS | _INT8_GEMMS:
+        if node.op_type not in _FLOAT_GEMMS | _INT8_GEMMS | _INT4_GEMMS:
             continue
         kind = _gemm_type(node)
         nodes[kind] += 1
+        if node.op_type in _INT4_GEMMS and node.inputs[1] is not None:
+            weights[(str(node.inputs[1].name), kind)] = _packed_size(node)
+            continue
         for value in node.inputs:
             weight = _weight_behind(value)
             if weight is not None and weight.const_value is not None and len(weight.const_value.shape) >= 2:
@@ -136,7 +141,24 @@ def _gemms(model: ir.Model) -> tuple[Counter[str], Counter[str]]:
     return nodes, elements
 
 
+def _packed_size(node: ir.Node) -> int:
+    """Weights in a MatMulNBits node, whose bytes hold several each."""
+    return node.attributes.get_int("K", 0) * node.attributes.get_int("N", 0)
+
+
+def _packed_away(model: ir.Model) -> int:
+    """How many more weights the packed matrices hold than they have bytes, each matrix counted once."""
+    packed = {
+        value: _packed_size(node) - value.const_value.size
+        for node in model.graph
+        if node.op_type in _INT4_GEMMS and (value := node.inputs[1]) is not None and value.const_value is not None
+    }
+    return sum(packed.values())
+
+
 def _gemm_type(node: ir.Node) -> str:
+    if node.op_type in _INT4_GEMMS:
+        return f"int{node.attributes.get_int('bits', 4)}"
     if node.op_type in _INT8_GEMMS:
         return "int8"
     operands = [value for value in node.inputs[:2] if value is not None]
@@ -160,8 +182,9 @@ def _weight_behind(value: ir.Value | None) -> ir.Value | None:
 def _precision(weighted: Counter[str], unique: list[ir.TensorProtocol]) -> Precision:
     elements = sum(tensor.size for tensor in unique)
     total = sum(weighted.values())
-    if total and weighted["int8"] >= _SHARE * total:
-        return "int8"
+    for quantized in ("int8", "int4"):
+        if total and weighted[quantized] >= _SHARE * total:
+            return "int8" if quantized == "int8" else "int4"
     for name, dtype in (("fp32", ir.DataType.FLOAT), ("fp16", ir.DataType.FLOAT16)):
         stored = sum(tensor.size for tensor in unique if tensor.dtype is dtype)
         computed = weighted[name] >= _SHARE * total

@@ -1,72 +1,94 @@
-"""Dynamic INT8: weights quantised in the file, activations at run time by ONNX Runtime's operators."""
+"""Products in eight bits: weights as symmetric int8, one scale a column; activations as uint8.
+
+Activations are unsigned because x86 kernels for two signed operands are many times slower. Their range is found at run
+time (dynamic) or was observed before (static).
+"""
 
 from __future__ import annotations
 
-import tempfile
-from pathlib import Path
+from collections.abc import Collection, Mapping
 
+import numpy as np
 import onnx_ir as ir
-from onnx_ir.passes import common
 
-from compressor.quantize.plan import QuantizationPlan
-from export.onnx import files
-from export.onnx.half import store_half
-from export.onnx.passes import GemmToMatMulPass, deduplicate
-from export.onnx.policy import module_path, module_paths, weight_nodes
-from export.onnx.quiet import root_errors_only
-from export.policy import check_policy, require_reduction, stored_precision
+from compressor.quantize.levels import FULL_LEVELS
+from compressor.quantize.observers import Range
+from export.onnx.integers import quantize_columns
+from export.onnx.rewriting import graph_of, inputs_of, insert, own_matrix, replace, stored
 
-_OPERATORS = frozenset({"MatMul", "Gather"})
+ACTIVATION_BITS = 8
 
 
-def quantize_dynamic(model: ir.Model, plan: QuantizationPlan) -> ir.Model:
-    """Returns the INT8 form of a clean FP32 graph.
+def quantize_dynamic(products: Collection[ir.Node], *, levels: int = FULL_LEVELS) -> None:
+    """Rewrites MatMul nodes to ``MatMulInteger`` between ``DynamicQuantizeLinear`` and a scale, in place.
 
-    Weights become symmetric int8, one scale a column; activations uint8, because x86 kernels for two signed operands
-    are many times slower. Embedding tables become 8-bit where the plan says so. Modules planned in ``fp16`` store their
-    weights in half precision and widen them as they are read; the rest stays FP32. A shared weight is quantised once.
+    This is the pattern that ONNX Runtime fuses into one kernel (``DynamicQuantizeMatMul``). An activation that several
+    products read is quantised once, a shared weight stored once.
 
-    Raises:
-        UsageError: a pattern of the policy matches no module, or every weight is left in FP32.
-        StageError: a weight planned in ``fp16`` does not fit half precision.
+    Args:
+        products: MatMul nodes with a stored right-hand matrix; one whose matrix others read as well stays as it is.
+        levels: largest magnitude of a weight.
     """
-    check_policy(plan, module_paths(model))
-    GemmToMatMulPass()(model)
-    planned = {
-        str(node.name): stored_precision(plan, module_path(node), "int8")
-        for node in weight_nodes(model, embeddings=plan.quantize_embeddings)
-    }
-    require_reduction(planned.values(), "int8")
-    eight_bit = {
-        str(node.name)
-        for node in weight_nodes(model, embeddings=True)
-        if node.op_type in _OPERATORS and planned.get(str(node.name)) == "int8"
-    }
-    store_half(model, {name for name, precision in planned.items() if precision == "fp16"})
-    return _quantize(model, eight_bit) if eight_bit else model
+    quantized: dict[ir.Value, list[ir.Value]] = {}
+    for node, weight in _owned(products).items():
+        activation, source = inputs_of(node)
+        integers, scales, zeros = _stored_columns(node, source, weight, levels)
+        if activation not in quantized:
+            quantized[activation] = insert(
+                node, "DynamicQuantizeLinear", [activation], f"{activation.name}_quantized", outputs=3
+            )
+        values, scale, zero_point = quantized[activation]
+        (product,) = insert(node, "MatMulInteger", [values, integers, zero_point, zeros], f"{node.name}_quant")
+        (widened,) = insert(node, "Cast", [product], f"{node.name}_Cast", to=int(ir.DataType.FLOAT))
+        (factor,) = insert(node, "Mul", [scale, scales], f"{node.name}_scale")
+        (result,) = insert(node, "Mul", [widened, factor], f"{node.name}_Mul")
+        replace(node, result)
 
 
-def _quantize(model: ir.Model, nodes: set[str]) -> ir.Model:
-    """Returns ``model`` with the weights of ``nodes`` (names) in eight bits."""
-    from onnxruntime.quantization import QuantType
-    from onnxruntime.quantization import quantize_dynamic as quantize
+def quantize_static(products: Collection[ir.Node], ranges: Mapping[str, Range], *, levels: int = FULL_LEVELS) -> None:
+    """Puts ``QuantizeLinear`` and ``DequantizeLinear`` on both operands of MatMul nodes, in place.
 
-    with tempfile.TemporaryDirectory() as name, root_errors_only("onnxruntime"):
-        source, target = Path(name) / "fp32.onnx", Path(name) / "int8.onnx"
-        files.save(model, source)
-        large = len(files.model_files(source)) > 1
-        quantize(
-            str(source),
-            str(target),
-            op_types_to_quantize=sorted(_OPERATORS),
-            nodes_to_quantize=sorted(nodes),
-            per_channel=True,
-            weight_type=QuantType.QInt8,
-            use_external_data_format=large,
-            extra_options={"MatMulConstBOnly": True},
-        )
-        quantized = files.load(target)
-        ir.external_data.load_to_model(quantized)
-    deduplicate()(quantized)
-    common.RemoveUnusedOpsetsPass()(quantized)
-    return quantized
+    Only operands of products with a stored weight are quantised: sums, the attention mask, softmax and normalisation
+    stay FP32, and a product's result is not rounded again.
+
+    Args:
+        products: MatMul nodes with a stored right-hand matrix; one whose matrix others read as well stays as it is.
+        ranges: by name, of every left-hand operand.
+        levels: largest magnitude of a weight.
+    """
+    widened: dict[ir.Value, ir.Value] = {}
+    for node, weight in _owned(products).items():
+        activation, source = inputs_of(node)
+        integers, scales, zeros = _stored_columns(node, source, weight, levels)
+        if activation not in widened:
+            found = ranges[str(activation.name)]
+            graph, name = graph_of(node), str(activation.name)
+            scale = np.float32(found.scale(ACTIVATION_BITS, symmetric=False))
+            zero_point = np.uint8(found.zero_point(ACTIVATION_BITS, symmetric=False))
+            grid = [
+                stored(graph, f"{name}_scale", np.asarray(scale)),
+                stored(graph, f"{name}_zero", np.asarray(zero_point)),
+            ]
+            (values,) = insert(node, "QuantizeLinear", [activation, *grid], f"{name}_quantized")
+            (widened[activation],) = insert(node, "DequantizeLinear", [values, *grid], f"{name}_widened")
+        (matrix,) = insert(node, "DequantizeLinear", [integers, scales, zeros], f"{node.name}_weight", axis=1)
+        (result,) = insert(node, "MatMul", [widened[activation], matrix], f"{node.name}_quant")
+        replace(node, result)
+
+
+def _owned(products: Collection[ir.Node]) -> dict[ir.Node, np.ndarray]:
+    found = {node: own_matrix(node, 1, products) for node in products}
+    return {node: weight for node, weight in found.items() if weight is not None}
+
+
+def _stored_columns(
+    node: ir.Node, source: ir.Value, weight: np.ndarray, levels: int
+) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Returns integers, scales and zero points of a weight, stored once however many nodes read it."""
+    graph, name = graph_of(node), str(source.name)
+    if f"{name}_int8" not in graph.initializers:
+        integers, scales = quantize_columns(weight, levels)
+        stored(graph, f"{name}_int8", integers)
+        stored(graph, f"{name}_scale", scales)
+        stored(graph, f"{name}_zero", np.zeros(scales.shape, np.int8))
+    return tuple(graph.initializers[f"{name}_{end}"] for end in ("int8", "scale", "zero"))  # type: ignore[return-value]

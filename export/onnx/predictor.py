@@ -47,6 +47,8 @@ class OnnxPredictor:
         outputs = [item.name for item in session.get_outputs()]
         self._output = OUTPUT if OUTPUT in outputs else outputs[0]
         self._fixed_batch = fixed_batch
+        self.metadata: dict[str, str] = dict(session.get_modelmeta().custom_metadata_map)
+        """What the file says about itself."""
         self.runtime = f"onnxruntime {ort.__version__}"
 
     def logits(self, batch: Batch) -> np.ndarray:

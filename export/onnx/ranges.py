@@ -75,7 +75,12 @@ def observe(
 
 
 def run_watched(
-    model: onnx.ModelProto, tensors: Sequence[str], calibration: Calibration, *, extremes: bool
+    model: onnx.ModelProto,
+    tensors: Sequence[str],
+    calibration: Calibration,
+    *,
+    extremes: bool,
+    padded: bool = False,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yields, sentence by sentence, the values of ``tensors``; raises as :func:`collect_ranges`.
 
@@ -84,10 +89,11 @@ def run_watched(
         tensors: names of float values.
         calibration: the sentences.
         extremes: the graph itself reduces every tensor to ``[smallest, largest]``, so that no whole tensor leaves it.
+        padded: each sentence keeps the padding of its length bucket.
     """
     session = _watching_session(model, tensors, extremes=extremes)
     wanted = [name + end for name in tensors for end in (_LOW, _HIGH)] if extremes else list(tensors)
-    for feed in _sentences(session.get_inputs(), calibration):
+    for feed in _sentences(session.get_inputs(), calibration, padded=padded):
         try:
             found = session.run(wanted, feed)
         except Exception as error:  # ONNX Runtime's error classes have no common base
@@ -104,14 +110,7 @@ def run_watched(
 
 
 def _watching_session(model: onnx.ModelProto, tensors: Sequence[str], *, extremes: bool) -> Any:
-    """A session of ``model`` that returns ``tensors`` as well; the arena is off, so memory goes back after each run."""
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = _ERRORS_ONLY
-    options.enable_cpu_mem_arena = False
-    options.enable_mem_pattern = False
+    """A session of ``model`` that returns ``tensors`` (or their extremes) as well; the model is left as it was."""
     graph = model.graph
     nodes, outputs, known = len(graph.node), len(graph.output), {item.name for item in graph.output}
     try:
@@ -122,19 +121,38 @@ def _watching_session(model: onnx.ModelProto, tensors: Sequence[str], *, extreme
                     graph.output.append(onnx.helper.make_tensor_value_info(name + end, onnx.TensorProto.FLOAT, []))
             elif name not in known:
                 graph.output.append(onnx.ValueInfoProto(name=name))
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "watched.onnx"
-            large = model.ByteSize() > MAX_EMBEDDED_BYTES
-            onnx.save(model, str(path), save_as_external_data=large, location="watched.data" if large else None)
-            if large:  # saving moved the weights out of the model
-                onnx.load_external_data_for_model(model, folder)
-            return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return session_of(model)
     finally:
         del graph.node[nodes:], graph.output[outputs:]
 
 
-def _sentences(inputs: Sequence[Any], calibration: Calibration) -> Iterator[Batch]:
-    """Yields feeds of one sentence each: (1, its own tokens), or (1, the graph's fixed length)."""
+def session_of(model: onnx.ModelProto, *, optimize: bool = True) -> Any:
+    """Returns a one-thread session of a model in memory; the arena is off, so memory goes back after each run.
+
+    Args:
+        model: the graph; weights of any size.
+        optimize: whether ONNX Runtime may fuse and leave out nodes.
+    """
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    options.enable_cpu_mem_arena = False
+    options.enable_mem_pattern = False
+    if not optimize:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        large = model.ByteSize() > MAX_EMBEDDED_BYTES
+        onnx.save(model, str(path), save_as_external_data=large, location="model.data" if large else None)
+        if large:  # saving moved the weights out of the model
+            onnx.load_external_data_for_model(model, folder)
+        return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def _sentences(inputs: Sequence[Any], calibration: Calibration, *, padded: bool) -> Iterator[Batch]:
+    """Yields feeds of one sentence each: (1, its own tokens), or (1, the graph's fixed or the bucket's length)."""
     types = {item.name: np.int32 if item.type == "tensor(int32)" else np.int64 for item in inputs}
     fixed = next((item.shape[1] for item in inputs if isinstance(item.shape[1], int)), None)
     fill = {INPUT_IDS: calibration.encoder.pad_id}
@@ -149,7 +167,7 @@ def _sentences(inputs: Sequence[Any], calibration: Calibration) -> Iterator[Batc
                     f"a calibration sentence has {length} tokens; the graph takes exactly {fixed}",
                     remedy=f"calibrate with lengths up to {fixed}",
                 )
-            padding = (0, (fixed or length) - length)
+            padding = (0, (fixed or (len(mask) if padded else length)) - length)
             yield {
                 name: np.pad(batch[name][row, :length], padding, constant_values=fill.get(name, 0))[None].astype(dtype)
                 for name, dtype in types.items()

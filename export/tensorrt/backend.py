@@ -13,7 +13,7 @@ from compressor.quantize.plan import QuantizationPlan
 from export.backend import ConversionSpec, Predictor, require_package
 from export.calibration import Calibration
 from export.onnx import files
-from export.onnx.backend import reduce_graph
+from export.onnx.backend import audit_note, reduce_graph
 from export.onnx.build import build
 from export.onnx.inspection import statistics
 from export.onnx.predictor import OnnxPredictor
@@ -86,7 +86,7 @@ class TensorRTBackend:
             files.save(model, target)
             files.check(target, opset=TYPED_OPSET)
         else:
-            reduce_graph(graph, target, precision, plan)
+            reduce_graph(graph, target, precision, plan, calibration)
         if weak_graph_needed(files.load(graph), precision):
             write_weak_graph(graph, output / WEAK_FILE, precision, plan, quantized)
 
@@ -110,6 +110,7 @@ class TensorRTBackend:
         return {
             "opset": files.opset_of(graph),
             "tensorrt": ", ".join(f"{item.model} from {'.'.join(map(str, item.oldest))}" for item in graphs),
+            **audit_note(folder),
             **build_rtx_plan(path, profiles, precision),
             **build_engine_here(folder),
         }

@@ -66,7 +66,11 @@ def test_a_mixed_plan_stores_the_same_in_both_formats(onnx_of, tmp_path):
     made, folder = onnx_of("bert")
     OnnxBackend().reduce(folder, tmp_path, "int8", mixed)
     graph = files.load(tmp_path / "model.onnx").graph
-    matrices = [v.const_value for v in graph.initializers.values() if v.const_value and len(v.const_value.shape) == 2]
+    matrices = [
+        v.const_value
+        for v in graph.initializers.values()
+        if v.const_value and len(v.const_value.shape) == 2 and v.const_value.shape[1] > 1
+    ]
     converted = read(made.reduced("int8", tmp_path / "tflite", mixed) / "model.tflite")
     tables = {use.buffer: type_names()[use.tensor.type] for use in weight_uses(converted)}
     for dtype, name, count in ((ir.DataType.FLOAT16, "float16", 4), (ir.DataType.FLOAT, "float32", 1)):

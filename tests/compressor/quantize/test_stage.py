@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from compressor.core.checkpoint import Checkpoint
-from compressor.core.errors import StageError
+from compressor.core.errors import StageError, UsageError
 from compressor.quantize.plan import QuantizationPlan
 from compressor.quantize.stage import Quantize, QuantizeConfig
 from tests.compressor.tiny_data import context, run_stage
@@ -33,6 +33,28 @@ def test_fp16_and_a_second_plan_replaces_the_first(tmp_path: Path) -> None:
     assert QuantizationPlan.model_validate(Checkpoint(tmp_path / "a").quantization).precision == "int8"
 
 
+def test_smoothing_and_rounding_change_weights_and_say_what_they_kept(tmp_path: Path) -> None:
+    base = tiny_checkpoint("bert", tmp_path / "base")
+    config = QuantizeConfig(smooth=0.5, rounding="adaptive", reduced_range=False, calibration_sentences=16)
+    run_stage(Quantize(config), context(tmp_path, base), tmp_path / "out")
+    plan = QuantizationPlan.model_validate(Checkpoint.open(tmp_path / "out").quantization)
+    assert plan.decisions["weight_levels"] == 127
+    assert [pair["consumer"] for pair in plan.decisions["smooth"]] == [
+        f"bert.encoder.layer.{layer}.attention.output.dense" for layer in (0, 1)
+    ]
+    assert len(plan.decisions["rounding"]) == 14 and any(item["kept"] for item in plan.decisions["rounding"])
+    weights = [folder / "model.safetensors" for folder in (base.path, tmp_path / "out")]
+    assert weights[0].read_bytes() != weights[1].read_bytes()
+    assert (tmp_path / "out" / "tokenizer.json").is_file()
+
+
+def test_rounding_is_for_int8(tmp_path: Path) -> None:
+    base = tiny_checkpoint("bert", tmp_path / "base")
+    stage = Quantize(QuantizeConfig(precision="int4", rounding="adaptive"))
+    with pytest.raises(UsageError, match="adaptive rounding is for int8"):
+        stage.requires(context(tmp_path, base))
+
+
 def test_a_damaged_result_is_noticed(tmp_path: Path) -> None:
     base = tiny_checkpoint("bert", tmp_path / "base")
     stage, where = Quantize(QuantizeConfig()), context(tmp_path, base)
@@ -43,6 +65,6 @@ def test_a_damaged_result_is_noticed(tmp_path: Path) -> None:
 
 
 def test_settings_are_strict() -> None:
-    for wrong in ({"precision": "int4"}, {"methods": "dynamic"}, {"max_drop_points": -1}):
+    for wrong in ({"precision": "int3"}, {"methods": "dynamic"}, {"max_drop_points": -1}):
         with pytest.raises(ValidationError):
             QuantizeConfig.model_validate(wrong)

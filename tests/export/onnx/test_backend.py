@@ -1,18 +1,14 @@
 """All families through ONNX at every precision, against PyTorch."""
 
-import logging
-
 import numpy as np
 import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from compressor.core.environment import machine
 from compressor.core.errors import StageError, UsageError
 from compressor.quantize.plan import QuantizationPlan, Rule
 from export.backend import Backend
 from export.onnx.backend import OPSET, OnnxBackend
-from export.onnx.quiet import root_errors_only
 from tests.export.onnx.helpers import Source, io_for
 from tests.models import FAMILIES
 
@@ -153,26 +149,13 @@ def test_fp16_rules_in_an_int8_plan_store_half_and_compute_as_before(exported, t
     graph = onnx.load(tmp_path / "model.onnx").graph
     half = [item for item in graph.initializer if item.data_type == onnx.TensorProto.FLOAT16]
     assert len(half) == 6
-    assert not [item for item in graph.initializer if item.data_type == onnx.TensorProto.FLOAT and len(item.dims) == 2]
+    assert not [
+        item
+        for item in graph.initializer
+        if item.data_type == onnx.TensorProto.FLOAT and len(item.dims) == 2 and item.dims[1] > 1
+    ]
     assert not any("layer.0" in node.name for node in graph.node if node.op_type == "MatMulInteger")
     assert source.signal_to_noise_db(OnnxBackend().open(tmp_path, io_for(source.spec), threads=1)) > 12
-
-
-def test_int8_facts_say_where_products_saturate(exported):
-    source, folders = exported("bert")
-    fact = str(OnnxBackend().finish(folders["int8"], source.spec, "int8")["int8_products"])
-    assert "without VNNI" in fact
-    assert ("This machine has VNNI" in fact) == ("vnni" in machine()["cpu_features"])
-    assert "int8_products" not in OnnxBackend().finish(folders["fp32"], source.spec, "fp32")
-
-
-def test_only_onnxruntime_is_kept_quiet(caplog):
-    root, record = logging.getLogger(), logging.LogRecord
-    with root_errors_only("onnxruntime"):
-        logging.warning("ours")
-        root.handle(record("root", logging.WARNING, "/x/onnxruntime/quantization/quantize.py", 1, "theirs", None, None))
-        root.handle(record("root", logging.ERROR, "/x/onnxruntime/quantization/quantize.py", 1, "grave", None, None))
-    assert caplog.messages == ["ours", "grave"]
 
 
 def test_embeddings_are_quantized_only_when_the_plan_says_so(exported, tmp_path):
