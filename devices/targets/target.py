@@ -24,6 +24,10 @@ class Completed:
     seconds: float
 
 
+class ConnectionLostError(DeviceError):
+    """The way to the device broke while it was in use; what ran there is ended by the device's own supervisor."""
+
+
 class Target(Protocol):
     """A reached device. Entering gives it a working folder there, leaving removes that folder.
 
@@ -32,7 +36,7 @@ class Target(Protocol):
 
     address: DeviceAddress
     python: str
-    """The Python interpreter on the device."""
+    """The Python interpreter on the device; empty where there is none."""
 
     def push(self, local: Path) -> str:
         """Makes a file or folder of this machine available on the device and returns its path there."""
@@ -82,9 +86,14 @@ def target_for(address: DeviceAddress) -> AbstractContextManager[Target]:
     if address.transport == "unreached":
         raise DeviceError(
             f"'{address.profile.name}' names a kind of device but not where one is; expected an address to measure on",
-            remedy=f"measure on 'host', or plan and convert with --device {address.profile.name}",
+            remedy=f"add where one is, e.g. {address.profile.name}@adb:SERIAL or {address.profile.name}@ssh:USER@HOST",
         )
-    raise DeviceError(
-        f"{address.name}: this version reaches only the host, not devices over {address.transport}",
-        remedy="measure on 'host'; its times stand for this machine alone",
-    )
+    from devices.targets.remote import RemoteTarget
+
+    if address.transport == "adb":
+        from devices.targets.adb import AdbLink
+
+        return RemoteTarget(address, AdbLink(address.where))
+    from devices.targets.ssh import SshLink
+
+    return RemoteTarget(address, SshLink(address.where))
