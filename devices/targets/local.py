@@ -41,6 +41,7 @@ class LocalTarget:
             )
         self.address = address
         self.python = sys.executable
+        self.machine = found
         self._folder: Path | None = None
 
     def __enter__(self) -> LocalTarget:
@@ -106,6 +107,13 @@ class LocalTarget:
             raise DeviceError(
                 f"{remote} is not on {self.address.name}; expected the result of a run", remedy="run again with --debug"
             ) from error
+
+    def has_modules(self, modules: Sequence[str]) -> bool:
+        """Returns True: it is the interpreter that runs us, and a missing package is reported by name."""
+        return True
+
+    def reconnect(self) -> None:
+        """Does nothing: this machine cannot be lost."""
 
     def conditions(self) -> Conditions:
         """Reads this machine's load, clocks and limits."""

@@ -31,6 +31,7 @@ _T = TypeVar("_T")
 _MARGIN_S = 20.0
 """How much longer than the device's own time limit we wait for its report."""
 _ASK_S = 60.0
+_IMPORT_S = 180.0
 _TRIES = 3
 _SLOWEST_MB_S = 0.5
 _FULL = "No space left on device"
@@ -73,6 +74,7 @@ class RemoteTarget:
         self._hashed: dict[tuple[str, int, int], str] = {}
         self._stored: set[str] = set()
         self._trees: set[str] = set()
+        self._imports: dict[str, bool] = {}
 
     def __enter__(self) -> RemoteTarget:
         self._link.connect()
@@ -163,6 +165,15 @@ class RemoteTarget:
     def pull(self, remote: str, local: Path) -> None:
         """Copies a file from the device."""
         self._again(lambda: self._link.fetch(remote, local, time_limit_s=600))
+
+    def has_modules(self, modules: Sequence[str]) -> bool:
+        """Returns whether the device's Python can import all of these; asked once."""
+        if not self.python:
+            return False
+        if (names := ", ".join(modules)) not in self._imports:
+            command = [self.python, "-c", f"import {names}"]
+            self._imports[names] = self._again(lambda: self.run(command, time_limit_s=_IMPORT_S)).returncode == 0
+        return self._imports[names]
 
     def conditions(self) -> Conditions:
         """Reads the device's state."""

@@ -37,6 +37,8 @@ class Target(Protocol):
     address: DeviceAddress
     python: str
     """The Python interpreter on the device; empty where there is none."""
+    machine: str
+    """The device's processor architecture, as ``uname -m`` says it."""
 
     def push(self, local: Path) -> str:
         """Makes a file or folder of this machine available on the device and returns its path there."""
@@ -62,6 +64,14 @@ class Target(Protocol):
         Raises:
             DeviceError: there is no such file.
         """
+        ...
+
+    def has_modules(self, modules: Sequence[str]) -> bool:
+        """Returns whether the device's Python can import all of these; also where that is to be found out by doing."""
+        ...
+
+    def reconnect(self) -> None:
+        """Makes a new connection after one has broken."""
         ...
 
     def conditions(self) -> Conditions:
