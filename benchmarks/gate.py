@@ -115,7 +115,7 @@ def _measured(name: str, limit: float, measurement: Measurement | None, alpha: f
     if measurement is None:
         return _Finding(None, "invalid", "not measured on this device")
     values = _times(name, measurement)
-    value = percentile(values, SHARES[name]) if name in SHARES else max(values, default=None)
+    value = percentile(values, SHARES[name]) if name in SHARES and values else max(values, default=None)
     if measurement.invalid_reason is not None:
         return _Finding(value, "invalid", measurement.invalid_reason, runs=len(values))
     if value is None:
@@ -134,7 +134,7 @@ def _times(name: str, measurement: Measurement) -> list[float]:
         return [] if measurement.peak_memory_mb is None else [measurement.peak_memory_mb]
     runs = measurement.runs
     if name == "total_p95_ms":
-        return [a + b for a, b in zip(runs.tokenize_ms, runs.inference_ms, strict=True)]
+        return [a + b for a, b in zip(runs.tokenize_ms or (), runs.inference_ms, strict=runs.tokenize_ms is not None)]
     return list(runs.inference_ms)
 
 

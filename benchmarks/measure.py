@@ -17,7 +17,7 @@ from devices.conditions import Conditions, judge
 from devices.legality import check_legal
 from devices.profiles import DeviceAddress
 from devices.runner import Job, RunnerResult, WarmUp, run_job
-from devices.targets import Target, target_for
+from devices.targets import target_for
 
 _LOG = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ def measure(
             for subject in shuffle.sample(waiting, len(waiting)):
                 part = orders[subject.name]
                 _LOG.info("process %d of %d: %s", number + 1, len(part), subject.name)
-                job = _job(subject, sentences, part[number], target=target, threads=threads, warmup=warmup or WarmUp())
+                job = _job(subject, sentences, part[number], threads=threads, warmup=warmup or WarmUp())
                 results[subject.name].append(run_job(target, job, time_limit_s=time_limit_s))
         after = target.conditions()
         fingerprint = target.fingerprint()
@@ -125,7 +125,6 @@ def _job(
     sentences: Sequence[Text],
     order: Sequence[int],
     *,
-    target: Target,
     threads: int,
     warmup: WarmUp,
 ) -> Job:
@@ -134,8 +133,8 @@ def _job(
     position = {index: place for place, index in enumerate(used)}
     return Job(
         runtime=subject.runtime,
-        model=target.push(subject.model),
-        tokenizer=target.push(subject.tokenizer / "tokenizer.json"),
+        model=str(subject.model),
+        tokenizer=str(subject.tokenizer / "tokenizer.json"),
         threads=threads,
         max_tokens=subject.max_tokens,
         lengths=subject.lengths,
@@ -167,6 +166,7 @@ def _measurement(
         for place in result.truncated_sentences
     }
     judgement = judge(before, after, threads=threads)
+    tokenized = [result.runs.tokenize_ms for result in results if result.runs.tokenize_ms is not None]
     return Measurement(
         subject=subject.name,
         subject_hash=subject.hash,
@@ -188,7 +188,7 @@ def _measurement(
             sentence=tuple(chain.from_iterable(orders)),
             tokens=tuple(chain.from_iterable(result.runs.tokens for result in results)),
             length=tuple(chain.from_iterable(result.runs.length for result in results)),
-            tokenize_ms=tuple(chain.from_iterable(result.runs.tokenize_ms for result in results)),
+            tokenize_ms=tuple(chain.from_iterable(tokenized)) if len(tokenized) == len(results) else None,
             inference_ms=tuple(chain.from_iterable(result.runs.inference_ms for result in results)),
             process=tuple(chain.from_iterable([number] * len(order) for number, order in enumerate(orders))),
         ),

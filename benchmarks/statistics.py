@@ -36,8 +36,8 @@ class LengthSummary(Record):
     runs: int
     p50_ms: float
     p95_ms: float
-    tokenize_p50_ms: float
-    total_p50_ms: float
+    tokenize_p50_ms: float | None
+    total_p50_ms: float | None
 
 
 class LatencySummary(Record):
@@ -56,10 +56,10 @@ class LatencySummary(Record):
     p99_ms: float
     intervals: dict[str, Interval]
     """At 95 % confidence, for each percentile of inference."""
-    total_p50_ms: float
-    total_p95_ms: float
-    """Tokenisation and inference together."""
-    tokenize_p50_ms: float
+    total_p50_ms: float | None
+    total_p95_ms: float | None
+    """Tokenisation and inference together; None where the device does not tokenise."""
+    tokenize_p50_ms: float | None
     by_length: dict[int, LengthSummary]
     """Length the model ran at to its runs; where it takes any length, gathered up to the next power of two."""
     cold_ms: float
@@ -113,8 +113,9 @@ def autocorrelation(values: ArrayLike, process: ArrayLike, lag: int = 1) -> floa
 def summary(measurement: Measurement) -> LatencySummary:
     """Returns the statistics of a measurement."""
     runs = measurement.runs
-    inference, tokenize = np.array(runs.inference_ms), np.array(runs.tokenize_ms)
-    total = inference + tokenize
+    inference = np.array(runs.inference_ms)
+    tokenize = None if runs.tokenize_ms is None else np.array(runs.tokenize_ms)
+    total = None if tokenize is None else inference + tokenize
     notes: Any = measurement.conditions_after.get("notes", ())
     return LatencySummary(
         artifact=measurement.subject,
@@ -128,9 +129,9 @@ def summary(measurement: Measurement) -> LatencySummary:
         p95_ms=percentile(inference, 0.95),
         p99_ms=percentile(inference, 0.99),
         intervals={name: percentile_interval(inference, share) for name, share in PERCENTILES.items()},
-        total_p50_ms=percentile(total, 0.5),
-        total_p95_ms=percentile(total, 0.95),
-        tokenize_p50_ms=percentile(tokenize, 0.5),
+        total_p50_ms=_or_none(total, 0.5),
+        total_p95_ms=_or_none(total, 0.95),
+        tokenize_p50_ms=_or_none(tokenize, 0.5),
         by_length=_by_length(_groups(np.array(runs.length)), inference, tokenize),
         cold_ms=max(measurement.cold_ms),
         load_ms=percentile(measurement.load_ms, 0.5),
@@ -150,15 +151,19 @@ def _groups(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return powers
 
 
-def _by_length(groups: NDArray[np.int64], inference: Floats, tokenize: Floats) -> dict[int, LengthSummary]:
+def _by_length(groups: NDArray[np.int64], inference: Floats, tokenize: Floats | None) -> dict[int, LengthSummary]:
     return {
         int(length): LengthSummary(
             runs=int(chosen.sum()),
             p50_ms=percentile(inference[chosen], 0.5),
             p95_ms=percentile(inference[chosen], 0.95),
-            tokenize_p50_ms=percentile(tokenize[chosen], 0.5),
-            total_p50_ms=percentile((inference + tokenize)[chosen], 0.5),
+            tokenize_p50_ms=None if tokenize is None else percentile(tokenize[chosen], 0.5),
+            total_p50_ms=None if tokenize is None else percentile((inference + tokenize)[chosen], 0.5),
         )
         for length in np.unique(groups)
         for chosen in (groups == length,)
     }
+
+
+def _or_none(values: Floats | None, share: float) -> float | None:
+    return None if values is None else percentile(values, share)

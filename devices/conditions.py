@@ -6,7 +6,9 @@ A measurement is *invalid* only where the numbers are clearly not the model's ow
   smaller than the threads used;
 - the hypervisor took more than ``MAX_STOLEN`` of the machine's CPU time while we measured;
 - less than ``MIN_MEMORY_MB`` of memory were available, so that pages were being reclaimed;
-- more than ``MAX_LOAD`` runnable tasks per core stood in the queue, before and after.
+- more than ``MAX_LOAD`` runnable tasks per core stood in the queue, before and after;
+- the device slowed itself down: Android's thermal status reached ``MAX_THERMAL_STATUS``, its firmware says it limits
+  the clocks, a cluster's clock limit was lowered, or the power mode was changed while we measured.
 
 Everything else that widens the times is a *note*: a busy neighbour (the verdict's binomial test then says
 "inconclusive" by itself), a power-saving governor, turbo clocks, a clock that moved. So a shared CI machine stays
@@ -15,10 +17,10 @@ measurable.
 
 from __future__ import annotations
 
-import os
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+
+from pydantic import Field
 
 from compressor.core.schema import Record
 
@@ -26,11 +28,26 @@ MAX_THROTTLED = 0.05
 MAX_STOLEN = 0.25
 MAX_LOAD = 8.0
 MIN_MEMORY_MB = 64.0
+MAX_THERMAL_STATUS = 2
+"""Android's THERMAL_STATUS_MODERATE: "moderate throttling where UX is not largely impacted" (PowerManager)."""
+THERMAL_STATUS = ("none", "light", "moderate", "severe", "critical", "emergency", "shutdown")
+LOW_BATTERY = 20
+_LOWERED = 0.97
 _NOTE_STOLEN = 0.02
 _NOTE_CLOCK = 0.8
 
-_CPU = Path("/sys/devices/system/cpu")
-_CGROUP = Path("/sys/fs/cgroup")
+
+class Cluster(Record):
+    """Cores that share a clock."""
+
+    cpus: str
+    """Their numbers, as the kernel lists them."""
+    governor: str | None = None
+    current_mhz: float | None = None
+    limit_mhz: float | None = None
+    """What governor and thermal driver allow now."""
+    top_mhz: float | None = None
+    """What the cores can do."""
 
 
 class Conditions(Record):
@@ -53,6 +70,28 @@ class Conditions(Record):
     frequency_mhz: float | None = None
     """Mean current clock over the cores."""
     memory_available_mb: float | None = None
+    clusters: tuple[Cluster, ...] = ()
+    temperatures_c: dict[str, float] = Field(default_factory=dict)
+    """By sensor, as the device names them."""
+    thermal_status: int | None = None
+    """Android's, 0 (none) to 6 (shutdown)."""
+    limits: tuple[str, ...] = ()
+    """What the device's firmware says is slowing it down now."""
+    battery_percent: int | None = None
+    charging: bool | None = None
+    screen_on: bool | None = None
+    power_mode: str | None = None
+    """Jetson: the nvpmodel in force."""
+    clocks_locked: bool | None = None
+    """Jetson: jetson_clocks is in force."""
+    gpu_mhz: float | None = None
+    power_mw: float | None = None
+    """What the whole device draws, where it has a sensor."""
+
+    @property
+    def hottest_c(self) -> float | None:
+        """The highest temperature of any sensor."""
+        return max(self.temperatures_c.values(), default=None)
 
 
 @dataclass(frozen=True)
@@ -63,37 +102,14 @@ class Judgement:
     notes: tuple[str, ...]
 
 
-def host_conditions() -> Conditions:
-    """Reads this machine. Never fails: what cannot be read is None."""
-    import psutil
-
-    try:
-        load: float | None = os.getloadavg()[0]
-    except OSError:
-        load = None
-    frequency = psutil.cpu_freq() if hasattr(psutil, "cpu_freq") else None
-    limit, throttled = _cgroup_cpu()
-    return Conditions(
-        clock_s=time.monotonic(),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        load_average=load,
-        cpu_limit=limit,
-        throttled_s=throttled,
-        stolen_s=getattr(psutil.cpu_times(), "steal", None),
-        governor=_read(_CPU / "cpu0/cpufreq/scaling_governor"),
-        turbo=_turbo(),
-        frequency_mhz=frequency.current if frequency and frequency.current else None,
-        memory_available_mb=psutil.virtual_memory().available / 1e6,
-    )
-
-
-def judge(before: Conditions, after: Conditions, *, threads: int) -> Judgement:
+def judge(before: Conditions, after: Conditions, *, threads: int, during: Sequence[Conditions] = ()) -> Judgement:
     """Says whether the time between two readings was measurable, by the rules in this module's text.
 
     Args:
         before: the reading just before the first process.
         after: the reading just after the last one.
         threads: threads the model ran with.
+        during: readings in between.
     """
     seconds = max(after.clock_s - before.clock_s, 1e-9)
     throttled = _difference(before.throttled_s, after.throttled_s) / seconds
@@ -101,8 +117,10 @@ def judge(before: Conditions, after: Conditions, *, threads: int) -> Judgement:
     memory = min((x.memory_available_mb for x in (before, after) if x.memory_available_mb is not None), default=None)
     queue = min(x.load_average / max(x.cores, 1) if x.load_average is not None else 0.0 for x in (before, after))
 
-    invalid = None
-    if after.cpu_limit is not None and after.cpu_limit < threads:
+    invalid = slowed_down([before, *during, after])
+    if invalid is not None:
+        pass
+    elif after.cpu_limit is not None and after.cpu_limit < threads:
         invalid = f"the control group grants {after.cpu_limit:.2f} cores and {threads} threads were used"
     elif throttled > MAX_THROTTLED:
         invalid = f"the control group's CPU limit stopped the processes for {throttled:.0%} of the time"
@@ -113,6 +131,31 @@ def judge(before: Conditions, after: Conditions, *, threads: int) -> Judgement:
     elif queue > MAX_LOAD:
         invalid = f"at least {queue:.0f} tasks per core were waiting to run"
     return Judgement(invalid, _notes(before, after, stolen=stolen, queue=queue, threads=threads))
+
+
+def slowed_down(readings: Sequence[Conditions]) -> str | None:
+    """Returns how the device slowed itself down over some readings, with what to do; None where it did not."""
+    first = readings[0]
+    status = max((reading.thermal_status or 0 for reading in readings), default=0)
+    if status >= MAX_THERMAL_STATUS:
+        name = THERMAL_STATUS[min(status, len(THERMAL_STATUS) - 1)]
+        return f"the device was throttling (thermal status {status}, {name}): let it cool, out of its case, and repeat"
+    limits = sorted({limit for reading in readings for limit in reading.limits})
+    if limits:
+        return f"the device limits its clocks ({', '.join(limits)}): cool it or give it a stronger power supply"
+    modes = list(dict.fromkeys(reading.power_mode for reading in readings if reading.power_mode))
+    if len(modes) > 1:
+        return f"the power mode changed from {modes[0]} to {modes[-1]} during the run: fix it with nvpmodel and repeat"
+    at_first = {cluster.cpus: cluster.limit_mhz for cluster in first.clusters}
+    for reading in readings[1:]:
+        for cluster in reading.clusters:
+            before = at_first.get(cluster.cpus)
+            if before and cluster.limit_mhz and cluster.limit_mhz < _LOWERED * before:
+                return (
+                    f"the clock limit of cores {cluster.cpus} fell from {before:.0f} to {cluster.limit_mhz:.0f} MHz: "
+                    "let the device cool and repeat"
+                )
+    return None
 
 
 def _notes(before: Conditions, after: Conditions, *, stolen: float, queue: float, threads: int) -> tuple[str, ...]:
@@ -129,55 +172,29 @@ def _notes(before: Conditions, after: Conditions, *, stolen: float, queue: float
         notes.append(f"CPU governor '{after.governor}'")
     if after.turbo:
         notes.append("turbo clocks are on")
+    notes += _device_notes(after)
     if before.frequency_mhz and after.frequency_mhz and after.frequency_mhz < _NOTE_CLOCK * before.frequency_mhz:
         notes.append(f"the clock fell from {before.frequency_mhz:.0f} to {after.frequency_mhz:.0f} MHz")
     return tuple(notes)
 
 
+def _device_notes(found: Conditions) -> list[str]:
+    notes = []
+    if found.thermal_status == 1:
+        notes.append("thermal status 1 (light): the device is warm")
+    if found.battery_percent is not None and found.battery_percent < LOW_BATTERY and not found.charging:
+        notes.append(f"battery at {found.battery_percent} %: power saving may be on")
+    if found.screen_on:
+        notes.append("the screen is on")
+    if found.clocks_locked is False:
+        notes.append("jetson_clocks is off: the clocks follow the load (--prepare locks them)")
+    for cluster in found.clusters:
+        if cluster.governor not in (None, "performance") and found.governor is None:
+            notes.append(f"cores {cluster.cpus}: governor '{cluster.governor}'")
+        if cluster.limit_mhz and cluster.top_mhz and cluster.limit_mhz < _LOWERED * cluster.top_mhz:
+            notes.append(f"cores {cluster.cpus} are limited to {cluster.limit_mhz:.0f} of {cluster.top_mhz:.0f} MHz")
+    return notes
+
+
 def _difference(before: float | None, after: float | None) -> float:
     return 0.0 if before is None or after is None else max(after - before, 0.0)
-
-
-def _turbo() -> bool | None:
-    if (off := _read(_CPU / "intel_pstate/no_turbo")) is not None:
-        return off == "0"
-    boost = _read(_CPU / "cpufreq/boost")
-    return None if boost is None else boost == "1"
-
-
-def _cgroup_cpu() -> tuple[float | None, float | None]:
-    """Returns (granted cores, seconds throttled) of this process's control group, version 2 or 1."""
-    folder = _cgroup_v2_folder()
-    if (line := _read(folder / "cpu.max")) is not None:
-        quota, _, period = line.partition(" ")
-        limit = None if quota == "max" else float(quota) / float(period or 100_000)
-        throttled = _statistic(folder / "cpu.stat", "throttled_usec")
-        return limit, None if throttled is None else throttled / 1e6
-    version_1 = _CGROUP / "cpu"
-    quota_us, period_us = _read(version_1 / "cpu.cfs_quota_us"), _read(version_1 / "cpu.cfs_period_us")
-    limit = float(quota_us) / float(period_us) if quota_us and period_us and float(quota_us) > 0 else None
-    throttled = _statistic(version_1 / "cpu.stat", "throttled_time")
-    return limit, None if throttled is None else throttled / 1e9
-
-
-def _cgroup_v2_folder() -> Path:
-    for line in (_read(Path("/proc/self/cgroup")) or "").splitlines():
-        if line.startswith("0::"):
-            folder = _CGROUP / line.removeprefix("0::").lstrip("/")
-            return folder if (folder / "cpu.max").is_file() else _CGROUP
-    return _CGROUP
-
-
-def _statistic(file: Path, name: str) -> float | None:
-    for line in (_read(file) or "").splitlines():
-        key, _, value = line.partition(" ")
-        if key == name:
-            return float(value)
-    return None
-
-
-def _read(file: Path) -> str | None:
-    try:
-        return file.read_text(encoding="utf-8").strip()
-    except OSError:
-        return None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -15,10 +17,20 @@ from compressor.core.artifact import IOSpec
 from compressor.core.errors import ArtifactError, DeviceError, MissingExtraError
 from compressor.core.folders import write_json
 from compressor.core.schema import Record
-from devices.targets.target import Target
+from devices.runners.bundle import NativeRuntime, native_bundle
+from devices.runners.native_request import request_text
+from devices.targets.target import ConnectionLostError, Target
 
+_LOG = logging.getLogger(__name__)
 Runtime = Literal["onnxruntime", "litert", "torch"]
 RUNNER = Path(__file__).parent / "runners" / "python_runner.py"
+MODULES: dict[Runtime, tuple[str, ...]] = {
+    "onnxruntime": ("numpy", "tokenizers", "onnxruntime"),
+    "litert": ("numpy", "tokenizers", "ai_edge_litert"),
+    "torch": ("numpy", "tokenizers", "torch", "transformers"),
+}
+"""What the Python runner imports, by runtime."""
+NATIVE: dict[Runtime, NativeRuntime] = {"onnxruntime": "onnxruntime", "litert": "litert"}
 _CANONICAL = frozenset({"input_ids", "attention_mask", "token_type_ids"})
 
 
@@ -49,7 +61,7 @@ class WarmUp(Record):
 
 
 class Job(Record):
-    """What the runner is asked to do; paths are the device's."""
+    """What the runner is asked to do; paths are this machine's until it is sent to a device."""
 
     schema_version: Literal[1] = 1
     runtime: Runtime
@@ -65,6 +77,8 @@ class Job(Record):
     order: tuple[int, ...] = Field(min_length=1)
     """Index of the sentence of every timed run."""
     warmup: WarmUp = WarmUp()
+    cpus: tuple[int, ...] = ()
+    """Cores the process may use; none named: where the system puts it."""
 
     @model_validator(mode="after")
     def _order_within_sentences(self) -> Job:
@@ -79,7 +93,8 @@ class RunColumns(Record):
     sentence: tuple[int, ...]
     tokens: tuple[int, ...]
     length: tuple[int, ...]
-    tokenize_ms: tuple[float, ...]
+    tokenize_ms: tuple[float, ...] | None
+    """None where the device has no tokenizer: sentences came tokenised."""
     inference_ms: tuple[float, ...]
 
 
@@ -130,40 +145,84 @@ def entry_points(io: IOSpec) -> tuple[EntryPoint, ...]:
 
 
 def run_job(target: Target, job: Job, *, time_limit_s: float) -> RunnerResult:
-    """Runs one fresh process of the Python runner on an entered target.
+    """Runs one fresh process of a runner on an entered target: in the device's Python, else the native one.
+
+    A process that is lost with its connection left no times, so it is started once more.
 
     Args:
         target: where to run; entered.
-        job: what to time.
+        job: what to time; paths are this machine's and are sent as needed.
         time_limit_s: after this many seconds the process and its children are ended.
 
     Raises:
         DeviceError: the runner did not start, did not end in time, failed, or its answer does not fit the job.
         MissingExtraError: the device's Python lacks the runtime.
     """
+    native = NATIVE.get(job.runtime) if not target.has_modules(MODULES[job.runtime]) else None
+    if native is None and not target.python:
+        raise DeviceError(
+            f"{target.address.name} has no Python, and {job.runtime} runs in nothing else",
+            remedy="measure an onnx or tflite artifact there, or install Python on the device",
+        )
+    run = _run_python if native is None else partial(_run_native, runtime=native)
+    try:
+        return run(target, job, time_limit_s=time_limit_s)
+    except ConnectionLostError as error:
+        _LOG.warning("%s; once more", error.message)
+        target.reconnect()
+        return run(target, job, time_limit_s=time_limit_s)
+
+
+def _run_python(target: Target, job: Job, *, time_limit_s: float) -> RunnerResult:
     runner = target.push(RUNNER)
+    there = job.model_copy(
+        update={"model": target.push(Path(job.model)), "tokenizer": target.push(Path(job.tokenizer))}
+    )
     with tempfile.TemporaryDirectory(prefix="compressor-job-") as folder:
         request, answer = Path(folder) / "job.json", Path(folder) / "result.json"
-        write_json(request, job.model_dump(mode="json"))
+        write_json(request, there.model_dump(mode="json"))
         # A name of its own: a runner that ends without writing must not leave us an earlier job's answer.
         remote_answer = target.path(f"{Path(folder).name}.json")
-        completed = target.run(
-            [target.python, runner, target.push(request), remote_answer],
-            time_limit_s=time_limit_s,
-            environment={"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"},
+        command = [target.python, runner, target.push(request), remote_answer]
+        return read_result(_answer(target, command, remote_answer, answer, time_limit_s), job)
+
+
+def _run_native(target: Target, job: Job, *, time_limit_s: float, runtime: NativeRuntime) -> RunnerResult:
+    bundle = native_bundle(target.machine, runtime)
+    text, cut = request_text(job, label=bundle.label)
+    folder_there = target.push(bundle.path)
+    with tempfile.TemporaryDirectory(prefix="compressor-job-") as folder:
+        request, answer = Path(folder) / "request.txt", Path(folder) / "result.json"
+        request.write_text(text, encoding="utf-8")
+        remote_answer = target.path(f"{Path(folder).name}.json")
+        model = target.push(Path(job.model))
+        command = bundle.command(folder_there, runtime, model, target.push(request), remote_answer)
+        said = _answer(target, command, remote_answer, answer, time_limit_s)
+    return read_result(said, job, truncated=cut)
+
+
+def _answer(target: Target, command: list[str], remote: str, local: Path, time_limit_s: float) -> str:
+    """Runs a runner and returns the text of its answer."""
+    completed = target.run(
+        command, time_limit_s=time_limit_s, environment={"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+    )
+    if completed.returncode not in (0, 1):
+        raise DeviceError(
+            f"the runner ended with exit code {completed.returncode} on {target.address.name}: "
+            f"{_last_line(completed.stderr)}",
+            remedy="a negative code is the signal that ended it; -9 is often too little memory",
         )
-        if completed.returncode not in (0, 1):
-            raise DeviceError(
-                f"the runner ended with exit code {completed.returncode} on {target.address.name}: "
-                f"{_last_line(completed.stderr)}",
-                remedy="a negative code is the signal that ended it; -9 is often too little memory",
-            )
-        target.pull(remote_answer, answer)
-        return read_result(answer.read_text(encoding="utf-8"), job)
+    target.pull(remote, local)
+    return local.read_text(encoding="utf-8")
 
 
-def read_result(text: str, job: Job) -> RunnerResult:
+def read_result(text: str, job: Job, *, truncated: tuple[int, ...] | None = None) -> RunnerResult:
     """Parses and checks the runner's answer to ``job``.
+
+    Args:
+        text: the answer.
+        job: what was asked; the native runner numbers the sentences of the order, each once, by first use.
+        truncated: the sentences that were cut here, before the native runner got them.
 
     Raises:
         DeviceError: the runner reported a failure, or the answer does not fit the job.
@@ -173,8 +232,12 @@ def read_result(text: str, job: Job) -> RunnerResult:
         value = json.loads(text)
         if isinstance(value, dict) and "error" in value:
             raise _failure(value["error"], job)
+        if truncated is not None:
+            used = list(dict.fromkeys(job.order))
+            value["truncated_sentences"] = truncated
+            value["runs"]["sentence"] = [used[place] for place in value["runs"]["sentence"]]
         result = RunnerResult.model_validate(value)
-    except (ValueError, ValidationError) as error:
+    except (ValueError, KeyError, TypeError, IndexError) as error:
         raise DeviceError(f"the runner's answer is not a result: {error}", remedy="measure again") from error
     problem = _misfit(result, job)
     if problem:
@@ -196,10 +259,11 @@ def _misfit(result: RunnerResult, job: Job) -> str | None:
     runs = result.runs
     if runs.sentence != job.order:
         return f"{len(runs.sentence)} runs came back in another order or number than the {len(job.order)} asked for"
-    columns: Sequence[Sequence[float]] = (runs.tokens, runs.length, runs.tokenize_ms, runs.inference_ms)
+    tokenize_ms = runs.tokenize_ms if runs.tokenize_ms is not None else (0.0,) * len(job.order)
+    columns: Sequence[Sequence[float]] = (runs.tokens, runs.length, tokenize_ms, runs.inference_ms)
     if any(len(column) != len(job.order) for column in columns):
         return "its columns have different lengths"
-    if not all(math.isfinite(value) and value >= 0 for value in runs.tokenize_ms):
+    if not all(math.isfinite(value) and value >= 0 for value in tokenize_ms):
         return "a tokenisation time is negative or not finite"
     if not all(math.isfinite(value) and value > 0 for value in runs.inference_ms):
         return "an inference time is not positive and finite"

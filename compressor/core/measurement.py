@@ -21,18 +21,19 @@ class Runs(Record):
     """Tokens of the sentence itself, specials included, after truncation."""
     length: tuple[int, ...]
     """Tokens the model was run at (the bucket, or ``tokens`` where lengths are dynamic)."""
-    tokenize_ms: tuple[float, ...]
+    tokenize_ms: tuple[float, ...] | None
+    """None where it was not measured: a device without a tokenizer gets its sentences tokenised."""
     inference_ms: tuple[float, ...]
     process: tuple[int, ...]
     """Which process restart the run belongs to."""
 
     @model_validator(mode="after")
     def _same_lengths(self) -> Runs:
-        if len({len(column) for column in self.columns().values()}) != 1:
+        if len({len(column) for column in self.columns().values() if column is not None}) != 1:
             raise ValueError("the columns of runs have different lengths")
         return self
 
-    def columns(self) -> dict[str, tuple[Any, ...]]:
+    def columns(self) -> dict[str, tuple[Any, ...] | None]:
         """Returns {column name: values}."""
         return {name: getattr(self, name) for name in type(self).model_fields}
 

@@ -11,12 +11,13 @@ The job (see ``devices/runner.py`` for its typed form)::
      "threads": 1, "max_tokens": 128, "lengths": [16, 32], "pad_to": null, "pad_id": 0,
      "signatures": [{"key": null, "length": null, "inputs": {"input_ids": {"name": "ids", "dtype": "int64"}}}],
      "sentences": ["...", ["first", "second"]], "order": [3, 0, 1],
-     "warmup": {"min_runs": 3, "max_runs": 50, "max_seconds": 1.5, "tolerance": 0.05}}
+     "warmup": {"min_runs": 3, "max_runs": 50, "max_seconds": 1.5, "tolerance": 0.05},
+     "cpus": []}
 
 ``lengths`` are buckets: a sentence runs at the smallest that holds it; with none it runs at its own length;
-``pad_to`` overrides both. The result goes to RESULT.json, or to standard output: times in milliseconds, one entry per
-run and column, in the order the runs were made. A failure is reported the same way, as {"error": {"type", "message"}},
-with exit code 1.
+``pad_to`` overrides both; ``cpus`` are the only cores used, if any are named. The result goes to RESULT.json, or to
+standard output: times in milliseconds, one entry per run and column, in the order the runs were made. A failure is
+reported the same way, as {"error": {"type", "message"}}, with exit code 1.
 """
 
 from __future__ import annotations
@@ -74,6 +75,8 @@ def run(job: Job) -> Job:
     threads = int(job["threads"])
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = str(threads)
+    if job.get("cpus"):
+        os.sched_setaffinity(0, job["cpus"])
     encodings = untimed_encodings(job)
     tokenize = tokenizer_of(job)
     started = time.perf_counter_ns()

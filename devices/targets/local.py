@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,12 +15,11 @@ from types import TracebackType
 
 from compressor.core.environment import machine
 from compressor.core.errors import DeviceError
-from devices.conditions import Conditions, host_conditions
+from devices.conditions import Conditions
 from devices.profiles import DeviceAddress
+from devices.readings.host import host_conditions
+from devices.targets.processes import end_group
 from devices.targets.target import Completed
-
-_GRACE_S = 2.0
-"""How long a process group may take to end by itself after SIGTERM."""
 
 
 class LocalTarget:
@@ -44,6 +41,7 @@ class LocalTarget:
             )
         self.address = address
         self.python = sys.executable
+        self.machine = found
         self._folder: Path | None = None
 
     def __enter__(self) -> LocalTarget:
@@ -95,7 +93,10 @@ class LocalTarget:
                 remedy="ask for fewer runs or a longer time limit",
             ) from error
         finally:
-            _end_group(process)
+            end_group(process)
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
         return Completed(process.returncode, stdout, stderr, time.monotonic() - started)
 
     def pull(self, remote: str, local: Path) -> None:
@@ -107,6 +108,13 @@ class LocalTarget:
                 f"{remote} is not on {self.address.name}; expected the result of a run", remedy="run again with --debug"
             ) from error
 
+    def has_modules(self, modules: Sequence[str]) -> bool:
+        """Returns True: it is the interpreter that runs us, and a missing package is reported by name."""
+        return True
+
+    def reconnect(self) -> None:
+        """Does nothing: this machine cannot be lost."""
+
     def conditions(self) -> Conditions:
         """Reads this machine's load, clocks and limits."""
         return host_conditions()
@@ -114,32 +122,3 @@ class LocalTarget:
     def fingerprint(self) -> dict[str, str]:
         """Returns the machine's fingerprint."""
         return dict(machine())
-
-
-def _end_group(process: subprocess.Popen[str]) -> None:
-    """Ends what is left of a process group: first politely, then for certain."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, number)
-        except (ProcessLookupError, PermissionError):
-            break
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=_GRACE_S)
-        _drain(process)
-        if not _group_exists(process.pid):
-            break
-    process.wait()
-
-
-def _group_exists(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
-
-
-def _drain(process: subprocess.Popen[str]) -> None:
-    for stream in (process.stdout, process.stderr):
-        if stream is not None:
-            stream.close()

@@ -24,6 +24,10 @@ class Completed:
     seconds: float
 
 
+class ConnectionLostError(DeviceError):
+    """The way to the device broke while it was in use; what ran there is ended by the device's own supervisor."""
+
+
 class Target(Protocol):
     """A reached device. Entering gives it a working folder there, leaving removes that folder.
 
@@ -32,7 +36,9 @@ class Target(Protocol):
 
     address: DeviceAddress
     python: str
-    """The Python interpreter on the device."""
+    """The Python interpreter on the device; empty where there is none."""
+    machine: str
+    """The device's processor architecture, as ``uname -m`` says it."""
 
     def push(self, local: Path) -> str:
         """Makes a file or folder of this machine available on the device and returns its path there."""
@@ -60,6 +66,14 @@ class Target(Protocol):
         """
         ...
 
+    def has_modules(self, modules: Sequence[str]) -> bool:
+        """Returns whether the device's Python can import all of these; also where that is to be found out by doing."""
+        ...
+
+    def reconnect(self) -> None:
+        """Makes a new connection after one has broken."""
+        ...
+
     def conditions(self) -> Conditions:
         """Reads the state of the device that bears on timing."""
         ...
@@ -82,9 +96,14 @@ def target_for(address: DeviceAddress) -> AbstractContextManager[Target]:
     if address.transport == "unreached":
         raise DeviceError(
             f"'{address.profile.name}' names a kind of device but not where one is; expected an address to measure on",
-            remedy=f"measure on 'host', or plan and convert with --device {address.profile.name}",
+            remedy=f"add where one is, e.g. {address.profile.name}@adb:SERIAL or {address.profile.name}@ssh:USER@HOST",
         )
-    raise DeviceError(
-        f"{address.name}: this version reaches only the host, not devices over {address.transport}",
-        remedy="measure on 'host'; its times stand for this machine alone",
-    )
+    from devices.targets.remote import RemoteTarget
+
+    if address.transport == "adb":
+        from devices.targets.adb import AdbLink
+
+        return RemoteTarget(address, AdbLink(address.where))
+    from devices.targets.ssh import SshLink
+
+    return RemoteTarget(address, SshLink(address.where))

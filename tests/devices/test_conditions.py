@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from devices.conditions import Conditions, host_conditions, judge
+from devices.conditions import Conditions, judge
+from devices.readings.host import host_conditions
 
 
 def reading(clock_s: float, **changes) -> Conditions:
