@@ -14,7 +14,7 @@ from compressor.core.errors import AcceptanceError, ArtifactError, ParityError, 
 from compressor.core.folders import new_folder
 from compressor.data.dataset import Split
 from compressor.evaluation import Evaluation, evaluate_logits
-from compressor.quantize.plan import Method
+from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Progress, silent
 from export.backend import Backend, backend_for
 from export.bundle import write_card, write_companions
@@ -103,7 +103,7 @@ class _Exporter:
     def climb(self, precision: Precision) -> tuple[Artifact, tuple[Attempt, ...]]:
         """Returns the first artifact on the ladder of ``precision`` that is proven and accepted, and every attempt."""
         attempts: list[Attempt] = []
-        ladder = rungs(precision, self.request.plan)
+        ladder = rungs(precision, self._plan())
         for number, rung in enumerate(ladder):
             if kept := self._kept(rung.precision):
                 return kept, tuple(attempts)
@@ -124,6 +124,11 @@ class _Exporter:
             f"{self.request.plan.max_drop_points} points of the checkpoint ({tried})",
             remedy="allow a larger max_drop_points, or export fp32",
         )
+
+    def _plan(self) -> QuantizationPlan:
+        """TensorRT knows fixed ranges only, whatever the plan says for other formats."""
+        plan = self.request.plan
+        return plan.model_copy(update={"method": "static"}) if self.backend.format == "tensorrt" else plan
 
     def _attempt(
         self, rung: Rung, reason: str, *, value: float | None = None, drop: float | None = None, accepted: bool = False
@@ -201,7 +206,7 @@ class _Exporter:
                 format=backend.format,
                 precision=candidate.precision,
                 compute_precision=COMPUTE_PRECISION.get((backend.format, rung.precision), "fp32"),
-                method=_method(backend.format, rung),
+                method=rung.plan.method if rung.precision in ("int8", "int4") else None,
                 model_file=backend.model_file,
                 model_files=model_files,
                 statistics=backend.inspect(folder / backend.model_file),
@@ -231,13 +236,6 @@ class _Exporter:
         score = _score(candidate.predictor, split, self.source.labels)
         teacher = {} if self.request.teacher is None else {"teacher": self.request.teacher.value}
         return {**teacher, "checkpoint": checkpoint.value, "artifact": score.value, "examples": float(len(split))}
-
-
-def _method(format_name: Format, rung: Rung) -> Method | None:
-    """TensorRT knows fixed ranges only, whatever the plan says for other formats."""
-    if rung.precision not in ("int8", "int4"):
-        return None
-    return "static" if format_name == "tensorrt" else rung.plan.method
 
 
 @dataclass(frozen=True)

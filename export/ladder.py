@@ -44,7 +44,7 @@ def rungs(precision: Precision, plan: QuantizationPlan) -> tuple[Rung, ...]:
     if precision in ("int8", "int4"):
         if plan.quantize_embeddings:
             kept = plan.model_copy(update={"quantize_embeddings": False})
-            safer.append(Rung(name="int8 dynamic, embeddings fp32", precision="int8", plan=kept))
+            safer.append(Rung(name=f"int8 {plan.method}, embeddings fp32", precision="int8", plan=kept))
         safer.append(Rung(name="fp16", precision="fp16", plan=plan))
     return (first, *safer)
 

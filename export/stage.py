@@ -19,6 +19,7 @@ from compressor.stage import Context, Stage, StageConfig, register
 from export.backend import backend_for
 from export.build import export_artifacts
 from export.source import ExportRequest, check_lengths
+from export.tensorrt.versions import parse_range
 
 DEFAULT_LENGTHS = (16, 32, 64, 128)
 DEFAULT_PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
@@ -34,6 +35,8 @@ class ExportConfig(StageConfig):
     to: tuple[Format, ...] = Field(default=FORMATS, min_length=1)
     precisions: tuple[Precision, ...] = Field(default=DEFAULT_PRECISIONS, min_length=1)
     lengths: tuple[int, ...] = Field(default=DEFAULT_LENGTHS, min_length=1)
+    tensorrt: str | None = None
+    """Versions of TensorRT on the device, e.g. ``8.0 - 8.2``: what cannot read the typed graph gets one of its own."""
     max_drop_points: float | None = None
     """Overrides the limit of a quantize stage; against the checkpoint that is exported."""
 
@@ -53,6 +56,8 @@ class ExportStage(Stage[ExportConfig]):
         for name in self.config.to:
             backend_for(name).require()
         check_lengths(self.config.lengths, load_config(teacher))
+        if self.config.tensorrt is not None:
+            parse_range(self.config.tensorrt)
 
     def requires(self, context: Context) -> None:
         """Checks that the checkpoint's labels are the data's, in the same order."""
@@ -80,6 +85,7 @@ class ExportStage(Stage[ExportConfig]):
         check_reference(teacher, "the teacher")
         request = ExportRequest(
             formats=self.config.to, precisions=precisions, lengths=self.config.lengths, plan=plan,
+            tensorrt=self.config.tensorrt,
             parity_texts=context.data.test.texts[:PARITY_TEXTS], parity_source="test texts",
             calibration_texts=_spread(context.data.train.texts, CALIBRATION_TEXTS),
             selection=context.data.validation, report=context.data.test, teacher=teacher,

@@ -1,9 +1,9 @@
 """Layers as TensorRT's engine inspector lists them, cut to what is read.
 
 No engine was built on hardware here. Fields and spellings are those of listings that users of TensorRT have published:
-8.2 in pytorch/pytorch#66683 ("Row major linear FP16 format", no metadata), 8.6 and earlier with a transformer in one
-opaque Myelin node (NVIDIA/TensorRT#2577 and others show "{ForeignNode[...]}"), 10.x in NVIDIA/TensorRT#4397 ("Half",
-kinds kgen, gemm and fusion, tactic names, "[ONNX Layer: ...]" in the metadata). The node names are this project's own.
+8.2 in pytorch/pytorch#66683 ("Row major linear FP16 format", no metadata), 10.x in NVIDIA/TensorRT#4397 ("Half", kinds
+kgen, gemm and fusion, tactic names, "[ONNX Layer: ...]" in the metadata), and the "{ForeignNode[...]}" in which the
+compiler of 8.x hides whole transformers. The node names are this project's own.
 """
 
 QUERY, SCORES, FFN = "/model/layer.0/query/MatMul", "/model/layer.0/MatMul", "/model/layer.0/ffn/MatMul"
