@@ -1,8 +1,8 @@
 """ALBERT-base at its real size for TensorRT: seconds, bytes, and what the built layers compute in.
 
 Random weights (sizes and types do not depend on the values), from a saved folder to ONNX and a TensorRT-RTX plan for
-every GPU generation that it knows; needs the extra 'rtx' and no GPU. Prints a table in Markdown; CPU seconds are those of
-the whole process, which is what counts on a machine that does other things as well.
+every GPU generation that it knows; needs the extra 'rtx' and no GPU. Prints a table in Markdown; CPU seconds are those
+of the whole process, which is what counts on a machine that does other things as well.
 
     python -m benchmarks.studies.tensorrt_albert [--lengths 16,32,64,128]
 """
