@@ -62,7 +62,7 @@ def test_the_folders_of_the_design_are_there(road):
     stages = ["01-finetune", "02-distill", "03-quantize", "04-export", "05-benchmark"]
     assert sorted(path.name for path in (out / "checkpoints").iterdir()) == stages[:3]
     assert sorted(path.name for path in (out / "artifacts").iterdir()) == [
-        "onnx-fp16", "onnx-int8", "tensorrt-fp16", "tflite-fp16", "tflite-int8",
+        "onnx-fp16", "onnx-int8", "tensorrt-fp16", "tensorrt-int8", "tflite-fp16", "tflite-int8",
     ]  # fmt: skip
     assert (out / "teacher").samefile(out / "checkpoints" / "01-finetune")
     assert (out / "student").samefile(out / "checkpoints" / "03-quantize")
