@@ -6,6 +6,7 @@ import logging
 import random
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import chain
 
 from benchmarks.sentences import sample, split
@@ -14,11 +15,15 @@ from compressor.core.errors import ArtifactError, UsageError
 from compressor.core.measurement import Measurement, Runs
 from compressor.core.schema import Text
 from devices.conditions import Conditions, judge
+from devices.cooldown import cool_down
 from devices.legality import check_legal
+from devices.prepare import prepared
 from devices.profiles import DeviceAddress
 from devices.runner import Job, RunnerResult, WarmUp, run_job
 from devices.targets import target_for
 
+COOL_DOWN_S = 120.0
+"""The longest pause before a process on a device that has become warm."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -33,6 +38,7 @@ def measure(
     seed: int = 0,
     warmup: WarmUp | None = None,
     time_limit_s: float = 600.0,
+    prepare: bool = False,
 ) -> list[Measurement]:
     """Times every subject on the same sentences, interleaved: in each round, one fresh process of each in random order.
 
@@ -49,6 +55,7 @@ def measure(
         seed: decides sample, order of sentences and order of subjects.
         warmup: when a length counts as warm.
         time_limit_s: for one process.
+        prepare: put the device into a steadier state for the measurement, and back afterwards.
 
     Returns:
         One measurement a subject, in the order of ``subjects``.
@@ -64,12 +71,15 @@ def measure(
     orders = {item.name: split(order, min(processes, item.processes or processes)) for item in subjects}
     shuffle = random.Random(seed)
     results: dict[str, list[RunnerResult]] = {subject.name: [] for subject in subjects}
-    with target_for(device) as target:
+    during: list[Conditions] = []
+    with target_for(device) as target, prepared(target) if prepare else nullcontext():
         before = target.conditions()
         for number in range(max(map(len, orders.values()))):
             waiting = [subject for subject in subjects if number < len(orders[subject.name])]
             for subject in shuffle.sample(waiting, len(waiting)):
                 part = orders[subject.name]
+                if device.transport != "local":
+                    during.append(cool_down(target.conditions, before, limit_s=COOL_DOWN_S))
                 _LOG.info("process %d of %d: %s", number + 1, len(part), subject.name)
                 job = _job(subject, sentences, part[number], threads=threads, warmup=warmup or WarmUp())
                 results[subject.name].append(run_job(target, job, time_limit_s=time_limit_s))
@@ -83,6 +93,7 @@ def measure(
             device=device,
             fingerprint=fingerprint,
             before=before,
+            during=during,
             after=after,
             threads=threads,
             seed=seed,
@@ -155,6 +166,7 @@ def _measurement(
     device: DeviceAddress,
     fingerprint: dict[str, str],
     before: Conditions,
+    during: Sequence[Conditions],
     after: Conditions,
     threads: int,
     seed: int,
@@ -165,7 +177,7 @@ def _measurement(
         for order, result in zip(orders, results, strict=True)
         for place in result.truncated_sentences
     }
-    judgement = judge(before, after, threads=threads)
+    judgement = judge(before, after, threads=threads, during=during)
     tokenized = [result.runs.tokenize_ms for result in results if result.runs.tokenize_ms is not None]
     return Measurement(
         subject=subject.name,
@@ -180,7 +192,7 @@ def _measurement(
         load_ms=tuple(result.load_ms for result in results),
         peak_memory_mb=max(peaks, default=None),
         conditions_before=before.model_dump(mode="json"),
-        conditions_after={**after.model_dump(mode="json"), "notes": list(judgement.notes)},
+        conditions_after={**after.model_dump(mode="json"), "notes": list(judgement.notes), **_extremes(during)},
         invalid_reason=judgement.invalid_reason,
         truncated_sentences=len(truncated),
         seed=seed,
@@ -193,6 +205,20 @@ def _measurement(
             process=tuple(chain.from_iterable([number] * len(order) for number, order in enumerate(orders))),
         ),
     )
+
+
+def _extremes(during: Sequence[Conditions]) -> dict[str, object]:
+    """Returns what the readings between the processes have of most: heat and thermal status; and the mean power."""
+    if not during:
+        return {}
+    power = [reading.power_mw for reading in during if reading.power_mw is not None]
+    found: dict[str, object] = {
+        "readings_during": len(during),
+        "hottest_c_during": max((reading.hottest_c for reading in during if reading.hottest_c), default=None),
+        "thermal_status_during": max((r.thermal_status for r in during if r.thermal_status is not None), default=None),
+        "mean_power_mw_during": sum(power) / len(power) if power else None,
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _used(order: Sequence[int]) -> list[int]:

@@ -7,16 +7,19 @@ from compressor.core.device import DeviceProfile, Illegal
 from compressor.core.errors import IllegalOnDeviceError
 
 
-def legality(profile: DeviceProfile, format_name: Format, precision: Precision | None = None) -> Illegal | None:
+def legality(
+    profile: DeviceProfile, format_name: Format, precision: Precision | None = None, *, family: str | None = None
+) -> Illegal | None:
     """Returns why ``profile`` cannot run (or should not run) a combination, or None where it can.
 
     Args:
         profile: the kind of device.
         format_name: the artifact's format.
         precision: the artifact's precision; None asks for the format as a whole.
+        family: the model's type, e.g. ``mobilebert``; None asks only for what holds for every family.
     """
     for rule in profile.illegal:
-        if rule.format == format_name and rule.precision in (None, precision):
+        if rule.format == format_name and rule.precision in (None, precision) and _for_family(rule, family):
             return rule
     if format_name not in profile.formats:
         return Illegal(
@@ -27,9 +30,15 @@ def legality(profile: DeviceProfile, format_name: Format, precision: Precision |
     return None
 
 
-def check_legal(profile: DeviceProfile, format_name: Format, precision: Precision | None = None) -> None:
+def check_legal(
+    profile: DeviceProfile, format_name: Format, precision: Precision | None = None, *, family: str | None = None
+) -> None:
     """Raises IllegalOnDeviceError, with the reason and what to use instead, for what :func:`legality` refuses."""
-    rule = legality(profile, format_name, precision)
+    rule = legality(profile, format_name, precision, family=family)
     if rule is not None:
         asked = format_name if precision is None else f"{format_name} {precision}"
         raise IllegalOnDeviceError(f"{asked} on {profile.name}: {rule.reason}", remedy=f"use {rule.instead}")
+
+
+def _for_family(rule: Illegal, family: str | None) -> bool:
+    return not rule.families or family in rule.families

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from compressor.app import console
-from compressor.core.errors import UsageError
+from compressor.core.errors import DeviceError, UsageError
 
 app = typer.Typer(
     name="compressor",
@@ -31,6 +31,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on
 Force = Annotated[bool, typer.Option("--force", help="Replace a folder that compressor did not write.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads a model may use.")]
 Data = Annotated[Path | None, typer.Option("--data", help="Labelled text (TSV, CSV, JSONL, Parquet).")]
+Prepare = Annotated[
+    bool, typer.Option("--prepare", help="Steady the device's clocks for the measurement, and put them back.")
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show log messages.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
@@ -151,6 +154,7 @@ def bench(
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads the model may use.")] = 1,
     runs: Annotated[int, typer.Option("--runs", min=1, help="Timed runs, over all processes.")] = 200,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the measurement file.")] = None,
+    prepare: Prepare = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
     debug: Debug = False,
@@ -159,8 +163,11 @@ def bench(
     from compressor.app import latency, show
 
     with command(as_json=as_json, debug=debug, verbose=verbose):
-        summary = latency.bench(artifact, device=device, sentences=sentences, threads=threads, runs=runs, output=output)
+        summary = latency.bench(
+            artifact, device=device, sentences=sentences, threads=threads, runs=runs, output=output, prepare=prepare
+        )
         _print(summary, show.latency, as_json)
+    raise typer.Exit(0 if summary.invalid_reason is None else DeviceError.exit_code)
 
 
 @app.command()
@@ -176,6 +183,7 @@ def gate(
     junit: Annotated[Path | None, typer.Option("--junit", help="Write JUnit XML here.")] = None,
     summary: Annotated[Path | None, typer.Option("--summary", help="Append a markdown table here.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the measurement files.")] = None,
+    prepare: Prepare = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
     debug: Debug = False,
@@ -186,7 +194,7 @@ def gate(
     with command(as_json=as_json, debug=debug, verbose=verbose):
         verdict = latency.gate(
             artifact, budget=budget, device=device, sentences=sentences, threads=threads, runs=runs, junit=junit,
-            summary=summary, output=output,
+            summary=summary, output=output, prepare=prepare,
         )  # fmt: skip
         _print(verdict, show.verdict, as_json)
     raise typer.Exit(verdict.exit_code)

@@ -47,6 +47,7 @@ def bench(
     threads: int = 1,
     runs: int = 200,
     output: Path | None = None,
+    prepare: bool = False,
 ) -> LatencySummary:
     """Measures one artifact per sentence.
 
@@ -57,8 +58,10 @@ def bench(
         threads: threads the model may use.
         runs: timed runs over all processes.
         output: folder for the measurement file with every single time; not kept where it is None.
+        prepare: put the device into a steadier state for the measurement, and back afterwards.
     """
-    (measurement,) = _measure([Artifact.load(Path(artifact))], parse_device(device), sentences, threads, runs, output)
+    artifacts = [Artifact.load(Path(artifact))]
+    (measurement,) = _measure(artifacts, parse_device(device), sentences, threads, runs, output, prepare)
     return summary(measurement)
 
 
@@ -73,6 +76,7 @@ def gate(
     junit: Path | None = None,
     summary: Path | None = None,
     output: Path | None = None,
+    prepare: bool = False,
 ) -> Verdict:
     """Measures artifacts and judges them against a budget file.
 
@@ -86,6 +90,7 @@ def gate(
         junit: where JUnit XML is written.
         summary: a markdown file to which a table is appended.
         output: folder for the measurement files.
+        prepare: put the device into a steadier state for the measurement, and back afterwards.
 
     Raises:
         RecipeError: the budget file is wrong, or is for no artifact that is there.
@@ -98,7 +103,7 @@ def gate(
             path.parent.mkdir(parents=True, exist_ok=True)
     timed = [item for item in artifacts if _needs_times(item, budgets, address)]
     runs = max(runs, runs_needed_for(budgets))
-    measured = _measure(timed, address, sentences, threads, runs, output) if timed else []
+    measured = _measure(timed, address, sentences, threads, runs, output, prepare) if timed else []
     verdict = judge_all(artifacts, measured, budgets)
     if junit is not None:
         write_text(junit, junit_xml(verdict))
@@ -148,6 +153,7 @@ def _measure(
     threads: int,
     runs: int,
     output: Path | None,
+    prepare: bool,
 ) -> list[Measurement]:
     if output is not None:
         with disk_errors(output):
@@ -160,6 +166,7 @@ def _measure(
         threads=threads,
         runs=runs,
         processes=PROCESSES,
+        prepare=prepare,
     )
     if output is not None:
         for item in measured:

@@ -16,8 +16,19 @@ class Illegal(Record):
     format: Format
     precision: Precision | None = None
     """None: every precision of the format."""
+    families: tuple[str, ...] = ()
+    """Model types it holds for, e.g. ``mobilebert``; none named: all."""
     reason: str
     instead: str
+
+
+class CoreCluster(Record):
+    """Cores of one kind."""
+
+    core: str
+    count: int = Field(ge=1)
+    top_ghz: float | None = None
+    """None where the maker does not publish it."""
 
 
 class DeviceProfile(Record):
@@ -35,6 +46,13 @@ class DeviceProfile(Record):
     illegal: tuple[Illegal, ...] = ()
     tensorrt: str | None = None
     """Version range the device's own software brings, e.g. ``10.3`` (JetPack 6.1)."""
+    clusters: tuple[CoreCluster, ...] = ()
+    memory_gb: tuple[float, ...] = ()
+    """Sizes it is sold with."""
+    jetpack: str | None = None
+    """Versions that support the board, e.g. ``5.1 - 6.2``."""
+    widths_multiple_of: int | None = Field(default=None, ge=1)
+    """Hidden and FFN widths that fill the vector or matrix units are multiples of this."""
     facts: dict[str, str] = Field(default_factory=dict)
     """What is known of the hardware (``clusters``, ``npu``, ``memory``, …): shown to people, never decided on."""
     sources: tuple[str, ...] = Field(default=())

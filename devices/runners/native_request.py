@@ -17,13 +17,16 @@ if TYPE_CHECKING:
 _BYTES = {"int32": 4, "int64": 8}
 
 
-def request_text(job: Job, *, label: str | None = None, logits: bool = False) -> tuple[str, tuple[int, ...]]:
+def request_text(
+    job: Job, *, label: str | None = None, logits: bool = False, as_written: bool = False
+) -> tuple[str, tuple[int, ...]]:
     """Tokenises a job's sentences and writes the native runner's request.
 
     Args:
         job: with this machine's path of the tokenizer.
         label: name and version of the runtime, where its library does not tell.
         logits: ask for every sentence's outputs too.
+        as_written: run an ONNX graph without the runtime's own rewriting, to compare processors operator by operator.
 
     Returns:
         The text, and the indices of the sentences that were cut to the most tokens the model takes.
@@ -43,6 +46,7 @@ def request_text(job: Job, *, label: str | None = None, logits: bool = False) ->
         f"threads {job.threads}",
         f"pad {job.pad_id}",
         f"logits {int(logits)}",
+        f"as_written {int(as_written)}",
         f"warmup {warm.min_runs} {warm.max_runs} {warm.max_seconds * 1e3:.3f} {warm.tolerance:.6f}",
     ]
     if label:

@@ -86,6 +86,7 @@ class RemoteTarget:
             lines = hello.stdout.splitlines()
             self._base, self._work, self.machine = lines[:3]
             self.python = lines[3] if len(lines) > 3 else ""
+            self._check_architecture()
         except BaseException:
             self._link.close()
             raise
@@ -151,9 +152,9 @@ class RemoteTarget:
                 f"'{program}' did not end within {time_limit_s:g} s on {self.address.name} and was ended",
                 remedy="ask for fewer runs or a longer time limit",
             )
-        if report.returncode in (126, 127):
+        if report.absent:
             raise DeviceError(
-                f"'{command[0]}' does not start on {self.address.name}: {last_line(report.stderr)}",
+                f"'{command[0]}' does not start on {self.address.name}: there is no such program",
                 remedy="check that it exists there and may be run",
             )
         return Completed(report.returncode, result.stdout.decode("utf-8", "replace"), report.stderr, seconds)
@@ -190,6 +191,15 @@ class RemoteTarget:
     def reconnect(self) -> None:
         """Makes a new connection after one has broken."""
         self._link.connect()
+
+    def _check_architecture(self) -> None:
+        expected = self.address.profile.architecture
+        if expected not in ("any", self.machine):
+            raise DeviceError(
+                f"{self.address.name}: this device is {self.machine}, the profile {self.address.profile.name} is "
+                f"{expected}",
+                remedy=f"name what it is; 'host@{self.address.transport}:…' measures any Linux machine",
+            )
 
     def _store(self, files: Sequence[Path]) -> dict[Path, str]:
         """Sends what is not in the store yet; returns where each file is there."""

@@ -25,7 +25,8 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SCRIPT = """{{
 exec 3<&0 </dev/null
 {folder}{exports}
-setsid sh -c 'exec "$@"' sh {command} 3<&- &
+setsid sh -c 'command -v "$1" >/dev/null 2>&1 || {{ echo "$0 absent" >&2; exit 127; }}; exec "$@"' \\
+  {token} {command} 3<&- &
 job=$!
 setsid sh -c 'cat >/dev/null; kill -9 -"$1" "$1"' sh "$job" <&3 >/dev/null 2>&1 3<&- &
 there=$!
@@ -50,6 +51,8 @@ class Ended:
     returncode: int
     late: bool
     """The time limit ended it."""
+    absent: bool
+    """There is no such program."""
     stderr: str
     """The command's own, without the marks."""
 
@@ -90,6 +93,7 @@ def ended(stderr: str, token: str) -> Ended | None:
     if found is None:
         return None
     own, late = re.subn(rf"^{token} late\r?\n", "", stderr[: found.start()], flags=re.MULTILINE)
+    own, absent = re.subn(rf"^{token} absent\r?\n", "", own, flags=re.MULTILINE)
     code = int(found[1])
     signalled = 128 < code <= 128 + 64
-    return Ended(returncode=128 - code if signalled else code, late=late > 0, stderr=own)
+    return Ended(returncode=128 - code if signalled else code, late=late > 0, absent=absent > 0, stderr=own)

@@ -96,6 +96,7 @@ def phone(root: Path, profile: str = "mobile-cpu") -> Iterator[Device]:
     port = free_port()
     command = [sys.executable, "-m", "tests.devices.adbd", "--root", str(root), "--port", str(port)]
     address = parse_device(f"{profile}@adb:127.0.0.1:{port}")
+    program(root / "bin", "uname", '[ "$1" = -m ] && echo aarch64 || exec /bin/uname "$@"')
     device = Device(root, address, command, port)
     device.start()
     try:
@@ -116,7 +117,7 @@ def adb_server(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def board(root: Path, monkeypatch: pytest.MonkeyPatch, profile: str = "mobile-cpu") -> Iterator[Device]:
+def board(root: Path, monkeypatch: pytest.MonkeyPatch, profile: str = "host") -> Iterator[Device]:
     """A real sshd on loopback, reached with throw-away keys; ``root/bin`` comes first on its PATH."""
     root.mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -127,7 +128,7 @@ def board(root: Path, monkeypatch: pytest.MonkeyPatch, profile: str = "mobile-cp
     (root / "sshd_config").write_text(
         f"Port {port}\nListenAddress 127.0.0.1\nHostKey {root}/host\nAuthorizedKeysFile {root}/authorized_keys\n"
         f"PidFile none\nStrictModes no\nUsePAM no\nPasswordAuthentication no\nPermitRootLogin prohibit-password\n"
-        f'SetEnv PATH="{path}" XDG_CACHE_HOME="{root}/cache"\n',
+        f'SetEnv PATH="{path}" XDG_CACHE_HOME="{root}/cache" HOME="{root}"\n',
         encoding="utf-8",
     )
     (root / "known_hosts").write_text(

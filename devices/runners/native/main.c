@@ -110,6 +110,7 @@ static void read_request(const char *path, Request *request) {
     } else if (!strcmp(line, "threads")) request->threads = atoi(value);
     else if (!strcmp(line, "pad")) request->pad_id = atoi(value);
     else if (!strcmp(line, "logits")) request->wants_logits = atoi(value);
+    else if (!strcmp(line, "as_written")) request->as_written = atoi(value);
     else if (!strcmp(line, "cpus")) request->cpus = strdup(value);
     else if (!strcmp(line, "label")) request->label = strdup(value);
     else if (!strcmp(line, "warmup")) {

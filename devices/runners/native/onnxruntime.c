@@ -9,7 +9,7 @@
 
 enum {
   GET_ERROR_MESSAGE = 2, CREATE_ENV = 3, CREATE_SESSION = 7, RUN = 9, CREATE_SESSION_OPTIONS = 10,
-  SET_INTRA_OP_THREADS = 24, SET_INTER_OP_THREADS = 25, OUTPUT_COUNT = 31, OUTPUT_NAME = 37,
+  SET_OPTIMIZATION = 23, SET_INTRA_OP_THREADS = 24, SET_INTER_OP_THREADS = 25, OUTPUT_COUNT = 31, OUTPUT_NAME = 37,
   CREATE_TENSOR_WITH_DATA = 49, TENSOR_DATA = 51, ELEMENT_COUNT = 64, TENSOR_SHAPE = 65, CREATE_CPU_MEMORY_INFO = 69,
   DEFAULT_ALLOCATOR = 78, RELEASE_VALUE = 96, RELEASE_SHAPE = 99,
 };
@@ -50,6 +50,7 @@ static void load(const char *library, const char *model, const Request *asked) {
   check(((Status(*)(Handle *))api[CREATE_SESSION_OPTIONS])(&options), "options");
   check(((Status(*)(Handle, int))api[SET_INTRA_OP_THREADS])(options, request->threads), "threads");
   check(((Status(*)(Handle, int))api[SET_INTER_OP_THREADS])(options, 1), "threads");
+  if (request->as_written) check(((Status(*)(Handle, int))api[SET_OPTIMIZATION])(options, 0), "optimization level");
   check(((Status(*)(Handle, const char *, Handle, Handle *))api[CREATE_SESSION])(environment, model, options, &session),
         "the model does not load");
   check(((Status(*)(Handle *))api[DEFAULT_ALLOCATOR])(&allocator), "allocator");

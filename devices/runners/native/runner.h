@@ -27,6 +27,7 @@ typedef struct {
 
 typedef struct {
   int threads, pad_id, wants_logits;
+  int as_written; /* run the graph without the runtime's own rewriting */
   char *cpus, *label;
   int warm_min, warm_max;
   double warm_ms, tolerance;
