@@ -15,16 +15,7 @@ def legality(profile: DeviceProfile, format_name: Format, precision: Precision |
         format_name: the artifact's format.
         precision: the artifact's precision; None asks for the format as a whole.
     """
-    for rule in profile.illegal:
-        if rule.format == format_name and rule.precision in (None, precision):
-            return rule
-    if format_name not in profile.formats:
-        return Illegal(
-            format=format_name,
-            reason=f"{profile.title} has no runtime for it",
-            instead=" or ".join(profile.formats),
-        )
-    return None
+    return profile.refusal(format_name, precision)
 
 
 def check_legal(profile: DeviceProfile, format_name: Format, precision: Precision | None = None) -> None:
