@@ -17,6 +17,7 @@ from filelock import FileLock, Timeout
 
 from compressor.core.artifact import Artifact
 from compressor.core.checkpoint import Checkpoint
+from compressor.core.device import DeviceProfile
 from compressor.core.environment import machine, versions
 from compressor.core.errors import FolderError, RecipeError, nearest
 from compressor.core.folders import MARKER, disk_errors, ensure_ours, new_folder, swap, write_json, write_marker
@@ -75,6 +76,8 @@ class Inputs:
     teacher: Checkpoint
     data: TextDataset
     threads: int
+    profiles: Callable[[str], DeviceProfile] | None = None
+    """Returns the profile of a named device; the front end knows them."""
 
 
 @dataclass
@@ -155,7 +158,7 @@ def run(
     open_run_folder(folder, force=force)
     context = Context(
         teacher=inputs.teacher, current=inputs.teacher, data=inputs.data, seed=recipe.seed, threads=inputs.threads,
-        workdir=folder, scratch=folder,
+        workdir=folder, scratch=folder, profiles=inputs.profiles,
     )  # fmt: skip
     records: list[StageRecord] = []
     fresh = force

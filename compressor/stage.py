@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from compressor.core.artifact import Artifact
 from compressor.core.checkpoint import Checkpoint
+from compressor.core.device import DeviceProfile
 from compressor.core.errors import RecipeError, nearest
 from compressor.core.measurement import Measurement
 from compressor.data.dataset import TextDataset
@@ -57,6 +58,19 @@ class Context:
     scratch: Path
     """A folder of this stage and cache key alone; it outlives a killed run, so that training can resume from it."""
     progress: Progress = silent
+    profiles: Callable[[str], DeviceProfile] | None = None
+    """Returns the profile of a named device; None where no devices are known."""
+
+    def device(self, name: str) -> DeviceProfile:
+        """Returns the profile of a named device.
+
+        Raises:
+            RecipeError: no devices are known here.
+            UsageError: no device of that name.
+        """
+        if self.profiles is None:
+            raise RecipeError(f"the device '{name}' is not known here", remedy="run the recipe through compressor.run")
+        return self.profiles(name)
 
     @property
     def trained_teacher(self) -> Checkpoint:

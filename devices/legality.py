@@ -18,16 +18,7 @@ def legality(
         precision: the artifact's precision; None asks for the format as a whole.
         family: the model's type, e.g. ``mobilebert``; None asks only for what holds for every family.
     """
-    for rule in profile.illegal:
-        if rule.format == format_name and rule.precision in (None, precision) and _for_family(rule, family):
-            return rule
-    if format_name not in profile.formats:
-        return Illegal(
-            format=format_name,
-            reason=f"{profile.title} has no runtime for it",
-            instead=" or ".join(profile.formats),
-        )
-    return None
+    return profile.refusal(format_name, precision, family=family)
 
 
 def check_legal(
@@ -38,7 +29,3 @@ def check_legal(
     if rule is not None:
         asked = format_name if precision is None else f"{format_name} {precision}"
         raise IllegalOnDeviceError(f"{asked} on {profile.name}: {rule.reason}", remedy=f"use {rule.instead}")
-
-
-def _for_family(rule: Illegal, family: str | None) -> bool:
-    return not rule.families or family in rule.families

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from compressor.core.errors import AcceptanceError, ArtifactError, ParityError, 
 from compressor.core.folders import new_folder
 from compressor.data.dataset import Split
 from compressor.evaluation import Evaluation, evaluate_logits
+from compressor.quantize.mixed import refinements
 from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Progress, silent
 from export.backend import Backend, backend_for
@@ -29,6 +33,7 @@ COMPUTE_PRECISION: dict[tuple[Format, Precision], str] = {
     ("onnx", "int8"): "int8",
     ("onnx", "int4"): "int8",
     ("tflite", "int8"): "int8",
+    ("tflite", "int4"): "int8",
     ("tensorrt", "fp16"): "fp16",
     ("tensorrt", "int8"): "int8",
 }
@@ -101,23 +106,31 @@ class _Exporter:
     output: Path
 
     def climb(self, precision: Precision) -> tuple[Artifact, tuple[Attempt, ...]]:
-        """Returns the first artifact on the ladder of ``precision`` that is proven and accepted, and every attempt."""
+        """Returns the artifact on the ladder of ``precision`` that is taken, and every attempt.
+
+        It is the first that is proven and accepted, or, where candidates are measured, the fastest of all of these.
+        """
         attempts: list[Attempt] = []
-        ladder = rungs(precision, self._plan())
-        for number, rung in enumerate(ladder):
+        held: list[tuple[float, Rung, _Candidate]] = []
+        for number, rung in enumerate(self._tries(precision)):
             if kept := self._kept(rung.precision):
                 return kept, tuple(attempts)
-            folder = self.work / f"{precision}-{number}"
-            try:
-                candidate = self._make(rung, folder)
-                attempts.append(self._judge(rung, candidate))
-            except (ParityError, StageError) as error:
-                if number + 1 == len(ladder):
-                    raise
-                attempts.append(self._attempt(rung, error.message))
-            if attempts[-1].accepted:
-                return self._bundle(rung, candidate, tuple(attempts)), tuple(attempts)
-            logger.warning("%s refused: %s", attempts[-1].rung, attempts[-1].reason)
+            attempt, candidate = self._try(rung, self.work / f"{precision}-{number}")
+            if candidate is not None and self.request.measure is not None:
+                attempt = attempt.model_copy(update={"p95_ms": self._measure(rung, candidate)})
+            attempts.append(attempt)
+            if candidate is None:
+                logger.warning("%s refused: %s", attempt.rung, attempt.reason)
+                continue
+            held.append((attempt.p95_ms or 0.0, rung, candidate))
+            if self.request.measure is None:
+                break
+        if held:
+            _, rung, candidate = min(held, key=lambda item: item[0])
+            # What holds too few integers to be called INT8 is not called so in its name either.
+            called = candidate.precision if rung.mixed else rung.precision
+            target = self.output / f"{self.backend.format}-{called}"
+            return self._bundle(rung, candidate, tuple(attempts), target), tuple(attempts)
         tried = "; ".join(f"{attempt.rung}: {attempt.reason}" for attempt in attempts)
         raise AcceptanceError(
             f"no {self.backend.format} file of {precision} or a safer precision stays within "
@@ -125,18 +138,66 @@ class _Exporter:
             remedy="allow a larger max_drop_points, or export fp32",
         )
 
-    def _plan(self) -> QuantizationPlan:
-        """TensorRT knows fixed ranges only, whatever the plan says for other formats."""
-        plan = self.request.plan
-        return plan.model_copy(update={"method": "static"}) if self.backend.format == "tensorrt" else plan
+    def _tries(self, precision: Precision) -> Iterator[Rung]:
+        """Yields the ladder of a precision; a mixed try becomes several, found when they are asked for."""
+        request, plan, ladder = self.request, self.request.plan, self.request.ladder
+        if self.backend.format == "tensorrt":  # knows fixed ranges only
+            plan = plan.model_copy(update={"method": "static"})
+            ladder = tuple(step for step in ladder if step != "int8-dynamic")
+        for rung in rungs(precision, plan, ladder, start=request.start, baseline=request.measure is not None):
+            if not rung.mixed:
+                yield rung
+                continue
+            for refined in refinements(rung.plan, self.source.sensitivities(request, rung.plan)):
+                kept = len(refined.policy) - len(rung.plan.policy)
+                yield rung.model_copy(update={"plan": refined, "name": f"{rung.name}, {kept} in fp16"})
 
-    def _attempt(
-        self, rung: Rung, reason: str, *, value: float | None = None, drop: float | None = None, accepted: bool = False
-    ) -> Attempt:
+    def _try(self, rung: Rung, folder: Path) -> tuple[Attempt, _Candidate | None]:
+        """Makes and judges one candidate; None where it is refused.
+
+        Raises:
+            CompressorError: what is wrong whichever rung is tried, and anything at all where there is only this one.
+        """
+        alone = self.request.plan.max_drop_points is None
+        if refusal := self._refusal(rung):
+            if alone:
+                raise UsageError(f"{self.backend.format} {rung.name}: {refusal[0]}", remedy=refusal[1])
+            return self._attempt(rung, refusal[0]), None
+        try:
+            candidate = self._make(rung, folder)
+        except (ParityError, StageError) as error:
+            if alone or not (self.work / "fp32").is_dir():
+                raise
+            return self._attempt(rung, error.message), None
+        attempt = self._judge(rung, candidate)
+        return attempt, candidate if attempt.accepted else None
+
+    def _refusal(self, rung: Rung) -> tuple[str, str] | None:
+        """Returns why a rung is not even tried, and what to do about it."""
+        if not self.backend.offers(rung.precision):
+            return f"there is no {self.backend.format} file of {rung.precision}", "choose another format"
+        device = self.request.device
+        if device is not None and (rule := device.refusal(self.backend.format, rung.precision)):
+            return f"not on {device.name}: {rule.reason}", f"use {rule.instead}"
+        static = rung.precision == "int8" and rung.plan.method == "static"
+        if static and not self.request.calibration_texts:
+            return "static INT8 needs text to find ranges on, and none was given", "add --calibrate FILE"
+        return None
+
+    def _measure(self, rung: Rung, candidate: _Candidate) -> float:
+        """Returns the time of a candidate in the form in which it would be shipped."""
+        if self.request.measure is None:
+            return 0.0
+        return self.request.measure(self._bundle(rung, candidate, (), self.work / f"{candidate.folder.name}-measured"))
+
+    def _attempt(self, rung: Rung, reason: str, *, accepted: bool = False, **found: float) -> Attempt:
         return Attempt(
-            rung=f"{self.backend.format} {rung.name}", precision=rung.precision, value=value, drop_points=drop,
-            accepted=accepted, reason=reason,
-        )  # fmt: skip
+            rung=f"{self.backend.format} {rung.name}",
+            precision=rung.precision,
+            accepted=accepted,
+            reason=reason,
+            **found,
+        )
 
     def _kept(self, precision: Precision) -> Artifact | None:
         folder = self.output / f"{self.backend.format}-{precision}"
@@ -149,17 +210,19 @@ class _Exporter:
         """Converts on first use and proves the float file, whatever precision was asked for."""
         folder = self.work / "fp32"
         if not folder.is_dir():
-            folder.mkdir()
-            self.backend.convert(self.source.model, self.source.spec, folder)
-            self._prove(folder, "fp32")
+            # It gets its name when it is proven: a try that fails here must not leave a file for the next one.
+            unproven = Path(tempfile.mkdtemp(prefix="unproven-", dir=self.work))
+            self.backend.convert(self.source.model, self.source.spec, unproven)
+            self._prove(unproven, "fp32", self.request.plan)
+            unproven.rename(folder)
         return folder
 
-    def _prove(self, folder: Path, precision: Precision) -> _Candidate:
+    def _prove(self, folder: Path, precision: Precision, plan: QuantizationPlan) -> _Candidate:
         statistics = self.backend.inspect(folder / self.backend.model_file)
         name = f"{self.request.name} as {self.backend.format} {precision}"
         # A policy that leaves modules in a safer precision, or measured ranges that do, make a mixed file, and it is
         # called so.
-        mixed = statistics.precision == "mixed" and (len(self.request.plan.policy) > 1 or precision == "fp16")
+        mixed = statistics.precision == "mixed" and (len(plan.policy) > 1 or precision == "fp16")
         if statistics.precision != precision and not mixed:
             raise StageError(
                 f"{name}: the file holds {statistics.precision} ({statistics.gemm_types}); expected {precision}",
@@ -178,7 +241,7 @@ class _Exporter:
         self.backend.reduce(
             source, folder, rung.precision, rung.plan, self.source.calibration(self.request, rung.precision)
         )
-        return self._prove(folder, rung.precision)
+        return self._prove(folder, rung.precision, rung.plan)
 
     def _judge(self, rung: Rung, candidate: _Candidate) -> Attempt:
         split, reference = self.request.selection, self.source.selection
@@ -186,19 +249,21 @@ class _Exporter:
             return self._attempt(rung, "parity holds: the same answers as PyTorch", accepted=True)
         if split is None or reference is None:
             return self._attempt(rung, "parity holds; no labelled text to judge the task on", accepted=True)
-        value = _score(candidate.predictor, split, self.source.labels).value
-        drop, allowed = judge_drop(value, reference.value, rung.plan)
+        score = _score(candidate.predictor, split, self.source.labels)
+        drop, allowed = judge_drop(score.value, reference.value, rung.plan)
         limit = rung.plan.max_drop_points
         reason = f"{drop:+.2f} points lost on {len(split)} sentences"
         reason += "" if limit is None else f", {limit:.2f} allowed"
-        return self._attempt(rung, reason, value=value, drop=drop, accepted=allowed)
+        return self._attempt(
+            rung, reason, accepted=allowed, value=score.value, drop_points=drop,
+            expected_calibration_error=score.expected_calibration_error,
+        )  # fmt: skip
 
-    def _bundle(self, rung: Rung, candidate: _Candidate, attempts: tuple[Attempt, ...]) -> Artifact:
+    def _bundle(self, rung: Rung, candidate: _Candidate, attempts: tuple[Attempt, ...], target: Path) -> Artifact:
         source, request, backend = self.source, self.request, self.backend
-        target = self.output / f"{backend.format}-{rung.precision}"
         with new_folder(target, "artifact") as folder:
             for file in candidate.folder.iterdir():
-                file.rename(folder / file.name)
+                _link(file, folder / file.name)
             facts = backend.finish(folder, source.spec, rung.precision)
             model_files = tuple(sorted(path.name for path in folder.glob(f"{backend.model_file}*")))
             write_companions(folder, source.checkpoint, source.labels, candidate.io, candidate.parity)
@@ -235,7 +300,12 @@ class _Exporter:
             return {}
         score = _score(candidate.predictor, split, self.source.labels)
         teacher = {} if self.request.teacher is None else {"teacher": self.request.teacher.value}
-        return {**teacher, "checkpoint": checkpoint.value, "artifact": score.value, "examples": float(len(split))}
+        calibration = {
+            "checkpoint_ece": checkpoint.expected_calibration_error,
+            "artifact_ece": score.expected_calibration_error,
+        }
+        values = {"checkpoint": checkpoint.value, "artifact": score.value, "examples": float(len(split))}
+        return {**teacher, **values, **calibration}
 
 
 @dataclass(frozen=True)
@@ -248,6 +318,14 @@ class _Candidate:
     io: IOSpec
     parity: Parity
     predictor: TextPredictor
+
+
+def _link(file: Path, target: Path) -> None:
+    """Puts a file in a second place: a candidate that is measured is bundled twice, and large models are not copied."""
+    try:
+        os.link(file, target)
+    except OSError:  # a file system without hard links
+        shutil.copyfile(file, target)
 
 
 def _score(predictor: TextPredictor, split: Split, labels: tuple[str, ...]) -> Evaluation:

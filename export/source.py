@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from compressor.core.artifact import Format, IOSpec, Precision, Signature
+from compressor.core.artifact import Artifact, Format, IOSpec, Precision, Signature
 from compressor.core.checkpoint import Checkpoint
+from compressor.core.device import CPU_LADDER, DeviceProfile, LadderStep
 from compressor.core.errors import ModelError, UsageError
 from compressor.core.schema import Text
+from compressor.data.batches import encode_split
 from compressor.data.dataset import Split
 from compressor.evaluation import Evaluation, check_reference, evaluate_checkpoint
 from compressor.families import adapter_for
 from compressor.models import load_compressed, load_config
-from compressor.quantize.plan import QuantizationPlan
+from compressor.quantize.plan import QuantizationPlan, Sensitivity
+from compressor.quantize.sensitivity import analyse_cached
 from compressor.text import SentenceEncoder
+from compressor.train.runtime import torch_threads
 from export.backend import ConversionSpec
 from export.calibration import Calibration
+from export.calibration_check import check_calibration
 from export.parity import ParityCase, parity_cases
 
 MIN_LENGTH = 3
 """Two special tokens and one piece of text."""
+SENSITIVITY_SENTENCES = 256
+"""Sentences on which each module's own cost is found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +62,17 @@ class ExportRequest:
     """The trained teacher on ``report``."""
     name: str
     threads: int = 1
+    ladder: tuple[LadderStep, ...] = CPU_LADDER
+    """What is tried, in order, where the plan limits the accuracy."""
+    start: LadderStep | None = None
+    """The way of INT8 that is tried first; None: the plan's."""
+    device: DeviceProfile | None = None
+    """What the files are for; a try that it cannot run is refused before any work."""
+    measure: Callable[[Artifact], float] | None = None
+    """Returns the time of a candidate per sentence in milliseconds (p95). With it the fastest candidate within the
+    limit is taken, the untouched FP32 file among them; without it the first one."""
+    cache: Path | None = None
+    """Where sensitivities are kept between runs; None: they are computed again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,9 +125,29 @@ class ExportSource:
         """Returns the text on which ranges are observed; None where the request brings none.
 
         Half precision only has to know how far values reach, so the parity texts serve where there is nothing else.
+
+        Raises:
+            DataError: calibration text that the tokenizer does not know.
+            ModelError: ids that the model has no rows for.
         """
-        texts = request.calibration_texts or (request.parity_texts if precision == "fp16" else ())
+        if request.calibration_texts:
+            found = Calibration(encoder=self.encoder, texts=request.calibration_texts, lengths=self.spec.lengths)
+            config: Any = self.model.config
+            check_calibration(found, self.checkpoint.path, rows=int(config.vocab_size))
+            return found
+        texts = request.parity_texts if precision == "fp16" else ()
         return Calibration(encoder=self.encoder, texts=texts, lengths=self.spec.lengths) if texts else None
+
+    def sensitivities(self, request: ExportRequest, plan: QuantizationPlan) -> tuple[Sensitivity, ...]:
+        """Returns each module's cost: of the plan where an analysis ran before, else found on the selection split."""
+        if plan.sensitivities or request.selection is None:
+            return plan.sensitivities
+        part = request.selection
+        step = max(1, len(part) // SENSITIVITY_SENTENCES)
+        chosen = Split(part.texts[::step][:SENSITIVITY_SENTENCES], part.labels[::step][:SENSITIVITY_SENTENCES])
+        data = encode_split(self.checkpoint, chosen, max_tokens=self.spec.max_tokens)
+        with torch_threads(request.threads), _folder(request.cache) as folder:
+            return analyse_cached(self.model, data, folder, self.checkpoint.hash, method=plan.method)
 
     def io(self, signatures: tuple[Signature, ...], *, dynamic_lengths: bool) -> IOSpec:
         """Returns the ``io.json`` of a converted file with these entry points."""
@@ -116,6 +158,16 @@ class ExportSource:
             pad_id=self.spec.pad_id,
             signatures=signatures,
         )
+
+
+@contextmanager
+def _folder(cache: Path | None) -> Iterator[Path]:
+    """Yields the folder, or one that is gone afterwards."""
+    if cache is not None:
+        yield cache
+        return
+    with tempfile.TemporaryDirectory(prefix="compressor-sensitivity-") as name:
+        yield Path(name)
 
 
 def check_lengths(lengths: tuple[int, ...], config: Any) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from compressor.core.artifact import FORMATS, PRECISIONS, Artifact, Format, Precision
 from compressor.core.checkpoint import Checkpoint
+from compressor.core.device import CPU_LADDER
 from compressor.core.errors import ModelError, StageError
 from compressor.core.schema import Text
 from compressor.evaluation import check_reference, evaluate_checkpoint
@@ -18,6 +19,7 @@ from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Context, Stage, StageConfig, register
 from export.backend import backend_for
 from export.build import export_artifacts
+from export.ladder import first_method
 from export.source import ExportRequest, check_lengths
 from export.tensorrt.versions import parse_range
 
@@ -34,11 +36,14 @@ class ExportConfig(StageConfig):
 
     to: tuple[Format, ...] = Field(default=FORMATS, min_length=1)
     precisions: tuple[Precision, ...] = Field(default=DEFAULT_PRECISIONS, min_length=1)
+    """A format gets those of them that it can be made in."""
     lengths: tuple[int, ...] = Field(default=DEFAULT_LENGTHS, min_length=1)
     tensorrt: str | None = None
     """Versions of TensorRT on the device, e.g. ``8.0 - 8.2``: what cannot read the typed graph gets one of its own."""
     max_drop_points: float | None = None
     """Overrides the limit of a quantize stage; against the checkpoint that is exported."""
+    device: str | None = None
+    """The device the files are for: its profile gives the order in which precisions are tried."""
 
 
 @register
@@ -71,10 +76,11 @@ class ExportStage(Stage[ExportConfig]):
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Makes one folder an artifact; formats done before a kill are taken from the scratch folder."""
         plan = QuantizationPlan.model_validate(context.current.quantization or {})
-        if context.current.quantization is None and "int4" in self.config.precisions:
-            plan = QuantizationPlan.uniform("int4")
         if self.config.max_drop_points is not None:
             plan = plan.model_copy(update={"max_drop_points": self.config.max_drop_points})
+        device = None if self.config.device is None else context.device(self.config.device)
+        if device is not None and context.current.quantization is None:
+            plan = plan.model_copy(update={"method": first_method(device.ladder)})
         # A plan for FP16 makes nothing smaller than that.
         smallest = PRECISIONS.index(plan.precision) if context.current.quantization else len(PRECISIONS)
         precisions = tuple(item for item in self.config.precisions if PRECISIONS.index(item) <= smallest)
@@ -89,7 +95,8 @@ class ExportStage(Stage[ExportConfig]):
             parity_texts=context.data.test.texts[:PARITY_TEXTS], parity_source="test texts",
             calibration_texts=_spread(context.data.train.texts, CALIBRATION_TEXTS),
             selection=context.data.validation, report=context.data.test, teacher=teacher,
-            name=context.current.path.name, threads=context.threads,
+            name=context.current.path.name, threads=context.threads, cache=context.workdir / "sensitivity",
+            device=device, ladder=CPU_LADDER if device is None else device.ladder,
         )  # fmt: skip
         made = export_artifacts(context.current, request, context.scratch, progress=context.progress)
         for artifact in made.artifacts:

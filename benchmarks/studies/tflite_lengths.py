@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from compressor.core.artifact import PRECISIONS, IOSpec, Precision
+from compressor.core.artifact import IOSpec, Precision
 from compressor.families import adapter_for
 from compressor.quantize.plan import QuantizationPlan
 from compressor.text import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS, Batch
@@ -101,7 +101,7 @@ def study(name: str, config: Any, lengths: tuple[int, ...], folder: Path) -> Ite
     }
     for label, spec in specs.items():
         backend.convert(model, spec, folder / label / "fp32")
-    for precision in PRECISIONS:
+    for precision in LARGEST_ERROR:
         if precision != "fp32":
             for label in specs:
                 source, target = folder / label / "fp32", folder / label / precision

@@ -120,7 +120,14 @@ def convert(
         float | None,
         typer.Option("--max-drop-points", help="Largest fall in accuracy, percentage points (needs --eval)."),
     ] = None,
+    method: Annotated[
+        Literal["dynamic", "static", "mixed"] | None,
+        typer.Option("--method", help="Way of INT8 to begin with; default: the device's first."),
+    ] = None,
     device: Annotated[str | None, typer.Option("--device", help="Device it is for, e.g. jetson-orin-nano.")] = None,
+    fastest: Annotated[
+        bool, typer.Option("--fastest", help="Measure all that keep the accuracy; take the fastest, not the first.")
+    ] = False,
     threads: Threads = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -137,7 +144,8 @@ def convert(
             artifact = conversion.convert(
                 model, to=to, precision=precision, output=output, lengths=_lengths(lengths), profiles=profiles,
                 sentences=sentences, calibrate=calibrate, eval_data=eval_, max_drop_points=max_drop_points,
-                device=device, threads=threads, force=force, progress=narrator.progress(),
+                method=method, device=device, fastest=fastest, threads=threads, force=force,
+                progress=narrator.progress(),
             )  # fmt: skip
         finally:
             narrator.close()

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Literal
 
+from benchmarks.measure import measure
+from benchmarks.statistics import summary
+from benchmarks.subject import subject_of
 from compressor.app.inputs import default_threads, find_model, read_texts
 from compressor.core.artifact import Artifact, Format, Precision
 from compressor.core.checkpoint import Checkpoint
+from compressor.core.device import CPU_LADDER, LadderStep
 from compressor.core.errors import UsageError
 from compressor.core.folders import disk_errors, ensure_ours, swap
+from compressor.core.schema import Text
 from compressor.data.dataset import Split
 from compressor.data.reader import read_sentences, read_split
 from compressor.families import adapter_for
@@ -23,10 +30,14 @@ from devices.legality import check_legal
 from devices.profiles import parse_device
 from export.buckets import buckets_for
 from export.build import export_artifacts
+from export.ladder import first_method
 from export.source import ExportRequest
 from export.stage import DEFAULT_LENGTHS, PARITY_TEXTS
 from export.tensorrt.device.build_engine import Profile
 from export.tensorrt.profiles import parse_profiles
+
+RUNS, PROCESSES = 200, 4
+"""Timed runs of a candidate, and the processes they are spread over."""
 
 
 def convert(
@@ -41,7 +52,9 @@ def convert(
     calibrate: Path | None = None,
     eval_data: Path | None = None,
     max_drop_points: float | None = None,
+    method: Literal["dynamic", "static", "mixed"] | None = None,
     device: str | None = None,
+    fastest: bool = False,
     threads: int | None = None,
     force: bool = False,
     progress: Progress = silent,
@@ -63,7 +76,11 @@ def convert(
         eval_data: labelled text on which the converted file is judged: a file, or a folder whose validation split
             selects and whose test split is reported.
         max_drop_points: largest fall in accuracy (percentage points); the next safer precision is tried above it.
-        device: the device it is for; what that cannot run is refused before any work.
+        method: the way of INT8 to begin with; None: what the checkpoint's own plan or the device's profile names first.
+        device: the device it is for; what that cannot run is refused before any work, and its profile gives the order
+            in which precisions are tried.
+        fastest: measure every candidate within the limit on ``device`` (default: this machine) and take the fastest,
+            the untouched FP32 file among them, instead of the first one.
         threads: threads for conversion and evaluation; default: all cores.
         force: replace an output folder that is not an artifact.
         progress: where progress is told.
@@ -75,6 +92,18 @@ def convert(
         raise UsageError(
             "a limit on the accuracy was given and no labelled text to measure it on", remedy="add --eval FILE"
         )
+    if method is not None and precision != "int8":
+        raise UsageError(f"--method {method} says how INT8 is made, not {precision}", remedy="add --precision int8")
+    if method == "static" and calibrate is None:
+        raise UsageError(
+            "static INT8 needs text to find ranges on, and none was given",
+            remedy="add --calibrate FILE with sentences like those the model will read",
+        )
+    if max_drop_points is None and (method == "mixed" or fastest):
+        raise UsageError(
+            f"{'mixed precision' if method == 'mixed' else '--fastest'} searches within a limit, and none was given",
+            remedy="add --max-drop-points and --eval",
+        )
     output = Path(output).resolve()
     ensure_ours(output, "artifact", force=force)
     target = parse_device(device).profile if device is not None else None
@@ -85,6 +114,7 @@ def convert(
             "INT8 for TensorRT takes fixed ranges of activations, and there is no text to observe them on",
             remedy="add --calibrate FILE with a few hundred real sentences",
         )
+    ladder = CPU_LADDER if target is None else target.ladder
     reduced_range = None
     if target is not None and target.architecture != "any":  # the host's own profile: decided where the file is made
         reduced_range = saturates(target.architecture, target.cpu_features)
@@ -102,9 +132,7 @@ def convert(
         lengths=buckets,
         profiles=wanted,
         tensorrt=None if target is None else target.tensorrt,
-        plan=QuantizationPlan.uniform(
-            "int4" if precision == "int4" else "int8", max_drop_points=max_drop_points, reduced_range=reduced_range
-        ),
+        plan=_plan(checkpoint, method, ladder, max_drop_points=max_drop_points, reduced_range=reduced_range),
         parity_texts=texts[:PARITY_TEXTS],
         parity_source=source,
         calibration_texts=texts if calibrate is not None else (),
@@ -112,6 +140,11 @@ def convert(
         report=report,
         name=Path(model).name,
         threads=threads or default_threads(),
+        ladder=ladder,
+        start="int8-mixed" if method == "mixed" else None,
+        device=target,
+        measure=_stopwatch(device or "host", texts) if fastest else None,
+        cache=_cache_folder(),
     )
     with disk_errors(output):
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -147,6 +180,29 @@ def _buckets(
     most = adapter_for(config).max_tokens(config)
     encoder = SentenceEncoder.load(checkpoint.path, max_tokens=most)
     return buckets_for([len(item) for item in encoder.encode(read_sentences(sentences))], max_tokens=most)
+
+
+def _plan(checkpoint: Checkpoint, method: str | None, ladder: Sequence[LadderStep], **changes: Any) -> QuantizationPlan:
+    """Returns the plan a quantize stage left beside the weights, or a new one, with this call's own wishes."""
+    if checkpoint.quantization is None or method in ("dynamic", "static"):
+        changes["method"] = first_method(ladder) if method in (None, "mixed") else method
+    return QuantizationPlan.model_validate(checkpoint.quantization or {}).model_copy(update=changes)
+
+
+def _stopwatch(device: str, texts: Sequence[Text]) -> Callable[[Artifact], float]:
+    """Returns what times a candidate on a device: the p95 of one sentence in milliseconds."""
+    address = parse_device(device)
+
+    def time(artifact: Artifact) -> float:
+        (found,) = measure([subject_of(artifact)], texts, device=address, threads=1, runs=RUNS, processes=PROCESSES)
+        return summary(found).p95_ms
+
+    return time
+
+
+def _cache_folder() -> Path:
+    """Returns where sensitivities are kept between calls."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compressor" / "sensitivity"
 
 
 def _splits(data: Path | None, checkpoint: Checkpoint) -> tuple[Split | None, Split | None]:

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from compressor.core.checkpoint import Checkpoint
+from compressor.core.device import DeviceProfile
 from compressor.core.schema import Text
 from compressor.data.demo_model import demo_teacher
 from compressor.data.intents import write_intents
@@ -13,6 +14,7 @@ from compressor.data.reader import DataSpec, read_dataset, read_sentences
 from compressor.models import resolve
 from compressor.pipeline import Inputs
 from compressor.recipe import Recipe
+from devices.profiles import parse_device
 
 DEMO_MODEL = "demo:minilm-l6"
 DEMO_DATA = "demo:intents"
@@ -35,12 +37,29 @@ def find_data(spec: DataSpec, demo_folder: Path) -> DataSpec:
 
 
 def read_inputs(recipe: Recipe, demo_folder: Path) -> Inputs:
-    """Reads teacher and data of a recipe; a teacher that knows the data's labels keeps its own order of them."""
+    """Reads teacher and data of a recipe; a teacher that knows the data's labels keeps its own order of them.
+
+    Raises:
+        UsageError: a stage names a device that is not known.
+    """
     teacher = find_model(recipe.teacher.model)
     data = read_dataset(find_data(recipe.data, demo_folder))
     if set(teacher.labels) == set(data.label_names):
         data = data.with_label_order(teacher.labels)
-    return Inputs(teacher=teacher, data=data, threads=recipe.threads or default_threads())
+    for entry in recipe.stages:
+        if device := getattr(entry.config, "device", None):
+            profile_of(device)
+    threads = recipe.threads or default_threads()
+    return Inputs(teacher=teacher, data=data, threads=threads, profiles=profile_of)
+
+
+def profile_of(device: str) -> DeviceProfile:
+    """Returns the profile of a named device, reached or not.
+
+    Raises:
+        UsageError: no such profile.
+    """
+    return parse_device(device).profile
 
 
 def default_threads() -> int:

@@ -7,6 +7,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from compressor.app.inputs import find_model
 from compressor.core.artifact import MANIFEST, Artifact
 from compressor.core.checkpoint import Checkpoint
@@ -14,6 +16,7 @@ from compressor.core.errors import ArtifactError, ModelError
 from compressor.core.schema import Record
 from export.backend import backend_for
 
+_TYPES = {"F32": "fp32", "F16": "fp16", "BF16": "bf16", "I8": "int8"}
 _SUFFIXES = {".onnx": "onnx", ".tflite": "tflite"}
 
 
@@ -29,6 +32,10 @@ class Inspection(Record):
     lengths: tuple[int, ...]
     operators: dict[str, int]
     gemm_types: dict[str, int]
+    operator_types: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """Operators that read a stored weight matrix, by the type that matrix is stored in."""
+    parameter_bytes: dict[str, int] = Field(default_factory=dict)
+    """``unique_parameter_bytes`` by type."""
     opset: int | None = None
     labels: tuple[str, ...] = ()
     history: tuple[dict[str, object], ...] = ()
@@ -67,6 +74,7 @@ def inspect(path: str | Path) -> Inspection:
 def _inspect_checkpoint(checkpoint: Checkpoint, path: str) -> Inspection:
     """Reads the safetensors headers alone; a tensor that is stored once counts once."""
     types: Counter[str] = Counter()
+    stored: Counter[str] = Counter()
     parameters = size = 0
     for file in checkpoint.path.glob("*.safetensors"):
         header = _safetensors_header(file)
@@ -77,8 +85,10 @@ def _inspect_checkpoint(checkpoint: Checkpoint, path: str) -> Inspection:
                 count *= extent
             parameters += count
             size += end - begin
-            if len(tensor["shape"]) > 1:
-                types[{"F32": "fp32", "F16": "fp16", "BF16": "bf16", "I8": "int8"}.get(tensor["dtype"], "other")] += 1
+            kind = _TYPES.get(tensor["dtype"], "other")
+            stored[kind] += end - begin
+            types[kind] += len(tensor["shape"]) > 1
+    types = +types
     return Inspection(
         path=path,
         format="checkpoint",
@@ -89,6 +99,7 @@ def _inspect_checkpoint(checkpoint: Checkpoint, path: str) -> Inspection:
         lengths=(),
         operators={},
         gemm_types=dict(types),
+        parameter_bytes=dict(stored),
         labels=checkpoint.labels,
         history=tuple(checkpoint.compression.get("history", ())),
     )

@@ -92,6 +92,9 @@ def artifact(made: Artifact) -> None:
     if "artifact" in manifest.reference:
         rows.append(("accuracy", f"{manifest.reference['artifact']:.2%} "
                                  f"(checkpoint {manifest.reference['checkpoint']:.2%})"))  # fmt: skip
+    if "artifact_ece" in manifest.reference:
+        rows.append(("calibration error", f"{manifest.reference['artifact_ece']:.4f} "
+                                          f"(checkpoint {manifest.reference['checkpoint_ece']:.4f})"))  # fmt: skip
     rows += [("tried", f"{attempt['rung']}: {attempt['reason']}") for attempt in manifest.attempts]
     rows += [("note", note) for note in manifest.notes]
     console.table(("", ""), rows)
@@ -217,6 +220,11 @@ def _inspection_rows(found: Inspection) -> list[tuple[str, object]]:
         ("unique parameters", f"{found.parameters:,} in {mb(found.unique_parameter_bytes)} MB"),
         ("lengths", ", ".join(map(str, found.lengths)) or "any"),
     ]
+    if found.parameter_bytes:
+        stored = (f"{mb(size)} MB {name}" for name, size in sorted(found.parameter_bytes.items(), key=lambda x: -x[1]))
+        rows.append(("stored as", ", ".join(stored)))
+    if found.operator_types:
+        rows.append(("weights by operator", "; ".join(f"{n}: {_counts(t)}" for n, t in found.operator_types.items())))
     if found.opset is not None:
         rows.append(("opset", found.opset))
     if found.operators:

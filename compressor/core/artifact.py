@@ -75,6 +75,10 @@ class ModelStatistics(Record):
     lengths: tuple[int, ...]
     operators: dict[str, int]
     gemm_types: dict[str, int]
+    operator_types: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """Operators that read a stored weight matrix, by the type it is stored in: ``{"MatMul": {"int8": 12}}``."""
+    parameter_bytes: dict[str, int] = Field(default_factory=dict)
+    """``unique_parameter_bytes`` by the type they are stored in: ``{"int8": 22000000, "fp32": 90000}``."""
     opset: int | None = None
 
 
@@ -95,9 +99,11 @@ class Manifest(Record):
     source: dict[str, str]
     """``checkpoint`` (hash), ``name``, and, for an artifact made from another one, ``parent`` (hash)."""
     reference: dict[str, float] = Field(default_factory=dict)
-    """Metrics on the evaluation data: ``teacher``, ``checkpoint``, ``artifact`` (fractions), ``examples``."""
+    """Metrics on the evaluation data: ``teacher``, ``checkpoint``, ``artifact`` (fractions), ``examples``, and the
+    expected calibration error of checkpoint and artifact, ``checkpoint_ece`` and ``artifact_ece``."""
     attempts: tuple[dict[str, Any], ...] = ()
-    """Every rung of the precision ladder that was tried: precision, metric, drop in points, accepted, reason."""
+    """Every rung of the precision ladder that was tried: precision, metric, drop in points, calibration error, time
+    where it was measured, accepted, reason."""
     rebuild: dict[str, Any] = Field(default_factory=dict)
     """The settings that make this artifact again."""
     versions: dict[str, str]

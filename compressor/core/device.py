@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 from pydantic import Field
 
 from compressor.core.artifact import Format, Precision
 from compressor.core.schema import Record
+
+LadderStep = Literal["int4", "int8-static", "int8-mixed", "int8-dynamic", "fp16", "fp32"]
+"""One try of the precision ladder: a precision and, for INT8, how the ranges of activations are found."""
+CPU_LADDER: tuple[LadderStep, ...] = ("int8-dynamic", "int8-mixed", "int8-static", "fp16", "fp32")
+"""Dynamic first: on CPUs it is as accurate as INT8 gets, needs no calibration, and was measured faster than static."""
 
 
 class Illegal(Record):
@@ -41,8 +46,8 @@ class DeviceProfile(Record):
     architecture: str
     cpu_features: tuple[str, ...] = ()
     formats: tuple[Format, ...]
-    ladder: tuple[Precision, ...] = ("int8", "fp16", "fp32")
-    """Precisions in the order in which they are tried, smallest first."""
+    ladder: tuple[LadderStep, ...] = CPU_LADDER
+    """What is tried, in order, when a limit on the accuracy is given; the first within it is taken."""
     illegal: tuple[Illegal, ...] = ()
     tensorrt: str | None = None
     """Version range the device's own software brings, e.g. ``10.3`` (JetPack 6.1)."""
@@ -56,6 +61,26 @@ class DeviceProfile(Record):
     facts: dict[str, str] = Field(default_factory=dict)
     """What is known of the hardware (``clusters``, ``npu``, ``memory``, …): shown to people, never decided on."""
     sources: tuple[str, ...] = Field(default=())
+
+    def refusal(
+        self, format_name: Format, precision: Precision | None = None, *, family: str | None = None
+    ) -> Illegal | None:
+        """Returns why the device cannot run (or should not run) a combination, or None where it can.
+
+        Args:
+            format_name: the artifact's format.
+            precision: the artifact's precision; None asks for the format as a whole.
+            family: the model's type, e.g. ``mobilebert``; None asks only for what holds for every family.
+        """
+        for rule in self.illegal:
+            concerns = not rule.families or family in rule.families
+            if concerns and rule.format == format_name and rule.precision in (None, precision):
+                return rule
+        if format_name not in self.formats:
+            return Illegal(
+                format=format_name, reason=f"{self.title} has no runtime for it", instead=" or ".join(self.formats)
+            )
+        return None
 
 
 class LatencyModel(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field
 
@@ -14,6 +14,8 @@ from compressor.quantize.observers import ObserverName
 
 Method = Literal["dynamic", "static"]
 """``dynamic``: ranges of activations are found at run time; ``static``: observed before on calibration text."""
+EVERYTHING = "*"
+"""The pattern of a rule for all modules."""
 
 
 class Rule(Record):
@@ -23,13 +25,32 @@ class Rule(Record):
     precision: Literal["fp32", "fp16", "int8", "int4"]
 
 
+class ActivationRange(Record):
+    """Smallest and largest value of a module's input and output activations, as observed or learned."""
+
+    input: tuple[float, float]
+    output: tuple[float, float]
+
+
+class Sensitivity(Record):
+    """What quantising one module alone costs."""
+
+    module: str
+    loss: float
+    """Task loss (cross-entropy) with this module alone quantised, minus the model's own."""
+    error: float
+    """Root mean square error of the logits, in units of their spread."""
+    parameters: int
+    """Weights of the module."""
+
+
 class QuantizationPlan(Record):
     """What to quantise and how far accuracy may fall; the last matching rule wins."""
 
     schema_version: Literal[1] = 1
     precision: Precision = "int8"
     method: Method = "dynamic"
-    policy: tuple[Rule, ...] = Field(default=(Rule(pattern="*", precision="int8"),))
+    policy: tuple[Rule, ...] = Field(default=(Rule(pattern=EVERYTHING, precision="int8"),))
     quantize_embeddings: bool = True
     observer: ObserverName = "auto"
     """How ranges of activations are found where they are fixed."""
@@ -40,6 +61,10 @@ class QuantizationPlan(Record):
     """What the stage found as it smoothed activations or rounded weights: errors with and without, what it kept."""
     max_drop_points: float | None = None
     """Largest fall in percentage points against the checkpoint being exported; None: no limit."""
+    ranges: Mapping[str, ActivationRange] = Field(default_factory=dict)
+    """Ranges of activations by module path that a static export takes instead of observing its own."""
+    sensitivities: tuple[Sensitivity, ...] = ()
+    """Each module alone, the most sensitive first; empty where no analysis ran."""
 
     @classmethod
     def uniform(cls, precision: Precision, **settings: Any) -> QuantizationPlan:
@@ -55,3 +80,12 @@ class QuantizationPlan(Record):
             if fnmatchcase(module_path, rule.pattern):
                 found = rule.precision
         return found
+
+    def at(self, precision: Precision) -> Self:
+        """Returns the plan for a file of ``precision``: a first rule that speaks of all modules becomes that one's."""
+        first = self.policy[0] if self.policy else None
+        if precision == "mixed" or first is None or first.pattern != EVERYTHING or first.precision == "fp32":
+            return self
+        rules = (Rule(pattern=EVERYTHING, precision=precision), *self.policy[1:])
+        # A file in FP32 is not reduced at all; its plan is kept as it was asked for.
+        return self if precision == "fp32" else self.model_copy(update={"precision": precision, "policy": rules})

@@ -9,10 +9,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 from torch import nn
 
 from compressor.core.checkpoint import QUANTIZATION, Checkpoint
@@ -21,15 +21,21 @@ from compressor.core.folders import MARKER, write_json
 from compressor.core.hashing import file_hashes
 from compressor.data.batches import encode_split
 from compressor.data.dataset import Split
+from compressor.evaluation import evaluate_model
 from compressor.models import load_compressed, save_checkpoint
+from compressor.quantize.fake import observed
 from compressor.quantize.inputs import Inputs, linear_modules
 from compressor.quantize.levels import weight_levels
+from compressor.quantize.mixed import mixed_plan
 from compressor.quantize.observers import ObserverName
 from compressor.quantize.plan import Method, QuantizationPlan, Rule
 from compressor.quantize.rounding import round_adaptively
+from compressor.quantize.sensitivity import analyse_cached, plot
 from compressor.quantize.smooth import smooth
 from compressor.stage import Context, Produces, Stage, StageConfig, register
+from compressor.train.runtime import torch_threads
 
+PLOT = "sensitivity.svg"
 _MAX_TOKENS = 128
 _ROWS = 8
 """Sentences in one batch."""
@@ -54,6 +60,16 @@ class QuantizeConfig(StageConfig):
     """Training texts that smoothing and rounding look at."""
     max_drop_points: float | None = Field(default=None, ge=0)
     """Largest fall in percentage points against the checkpoint that is exported; None: no limit."""
+    sensitivity: bool = False
+    """Find what each module alone costs, on the validation split; the table goes into the plan, a plot beside it."""
+    mixed: bool = False
+    """Keep the most sensitive modules in FP16, as many as ``max_drop_points`` needs in a simulation on validation."""
+
+    @model_validator(mode="after")
+    def _searchable(self) -> Self:
+        if self.mixed and (self.max_drop_points is None or self.precision == "fp16"):
+            raise ValueError("'mixed' searches for integers within a limit: set 'max_drop_points' and int8 or int4")
+        return self
 
     def plan(self) -> QuantizationPlan:
         """Returns the plan that export realises; rules of the policy refine the stage's precision."""
@@ -94,7 +110,11 @@ class Quantize(Stage[QuantizeConfig]):
             model = load_compressed(context.current.path)
             plan = plan.model_copy(update={"decisions": prepare(model, self._batches(context), plan, self.config)})
             save_checkpoint(model, context.current.path, output)
+        if self.config.sensitivity or self.config.mixed:
+            plan = self._analysed(context, plan, Checkpoint.open(output))
         write_json(output / QUANTIZATION, plan.model_dump(mode="json"))
+        if plan.sensitivities:
+            plot(plan.sensitivities, output / PLOT)
         return {"plan": plan.model_dump(mode="json")}
 
     def ensures(self, context: Context, output: Path) -> None:
@@ -103,9 +123,11 @@ class Quantize(Stage[QuantizeConfig]):
             found = QuantizationPlan.model_validate(Checkpoint.open(output).quantization)
         except ValidationError as error:
             raise StageError(f"{output / QUANTIZATION} does not read back: {error}", remedy="report this") from error
-        if found.model_copy(update={"decisions": {}}) != self.config.plan():
+        asked = self.config.plan()
+        extra = {"decisions": {}, "sensitivities": (), "policy": found.policy[: len(asked.policy)]}
+        if found.model_copy(update=extra) != asked:
             raise StageError(f"{output / QUANTIZATION} is not the plan that was asked for", remedy="report this stage")
-        exclude = {MARKER, QUANTIZATION}
+        exclude = {MARKER, QUANTIZATION, PLOT}
         same = file_hashes(output, exclude=exclude) == file_hashes(context.current.path, exclude=exclude)
         if not same and not self._prepares:
             raise StageError(f"{output} is not the checkpoint it was made from", remedy="report this stage")
@@ -113,6 +135,24 @@ class Quantize(Stage[QuantizeConfig]):
     @property
     def _prepares(self) -> bool:
         return self.config.smooth is not None or self.config.rounding == "adaptive"
+
+    def _analysed(self, context: Context, plan: QuantizationPlan, made: Checkpoint) -> QuantizationPlan:
+        """Returns the plan with each module's cost, and, where asked for, the modules that leave the integers."""
+        model = load_compressed(made.path)
+        data = encode_split(made, context.data.validation, max_tokens=_MAX_TOKENS)
+        with torch_threads(context.threads):
+            table = analyse_cached(
+                model, data, context.workdir / "sensitivity", made.hash,
+                bits=4 if plan.precision == "int4" else 8, method=plan.method, progress=context.progress,
+            )  # fmt: skip
+            if not self.config.mixed:
+                return plan.model_copy(update={"sensitivities": table})
+            with observed(model) as ranges:
+                evaluate_model(model, data)
+            return mixed_plan(
+                model, data, plan, table, limit_points=self.config.max_drop_points or 0.0,
+                ranges=ranges if plan.method == "static" else None,
+            )  # fmt: skip
 
     def _batches(self, context: Context) -> list[dict[str, torch.Tensor]]:
         split = context.data.train

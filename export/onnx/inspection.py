@@ -58,6 +58,9 @@ def statistics(path: Path, format_name: Format = "onnx") -> ModelStatistics:
         unique = _unique_tensors(model)
         _infer(model)
         gemm_types, weighted = _gemms(model)
+        by_type: Counter[str] = Counter()
+        for tensor in unique:
+            by_type[_stored_type(tensor)] += tensor.nbytes
         operators = Counter(node.op_type for node in model.graph)
         return ModelStatistics(
             format=format_name,
@@ -68,6 +71,8 @@ def statistics(path: Path, format_name: Format = "onnx") -> ModelStatistics:
             lengths=_lengths(model),
             operators=dict(sorted(operators.items())),
             gemm_types=dict(gemm_types),
+            operator_types=_operator_types(model),
+            parameter_bytes=dict(sorted(by_type.items())),
             opset=files.opset_of(model),
         )
     except (ValueError, TypeError, OSError) as error:
@@ -154,6 +159,23 @@ def _packed_away(model: ir.Model) -> int:
         if node.op_type in _INT4_GEMMS and (value := node.inputs[1]) is not None and value.const_value is not None
     }
     return sum(packed.values())
+
+
+def _operator_types(model: ir.Model) -> dict[str, dict[str, int]]:
+    found: dict[str, Counter[str]] = {}
+    for node in model.graph:
+        if node.op_type in _INT4_GEMMS:
+            found.setdefault(node.op_type, Counter())["int4"] += 1
+        elif node.op_type in _FLOAT_GEMMS | _INT8_GEMMS | {"Gather"}:
+            weights = [weight.const_value for value in node.inputs if (weight := _weight_behind(value)) is not None]
+            for tensor in weights:
+                if tensor is not None and len(tensor.shape) >= 2 and tensor.dtype is not ir.DataType.INT64:
+                    found.setdefault(node.op_type, Counter())[_stored_type(tensor)] += 1
+    return {name: dict(sorted(types.items())) for name, types in sorted(found.items())}
+
+
+def _stored_type(tensor: ir.TensorProtocol) -> str:
+    return _TYPE_NAMES.get(tensor.dtype, tensor.dtype.name.lower())
 
 
 def _gemm_type(node: ir.Node) -> str:

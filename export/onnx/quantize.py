@@ -76,5 +76,9 @@ def _ranges(
             "like those the model will see",
             remedy="pass --calibrate FILE, or choose method dynamic",
         )
-    tensors = [str(node.inputs[0].name) for node in products if node.inputs[0] is not None]
-    return collect_ranges(ir.to_proto(model), tensors, calibration, plan.observer)
+    inputs = {node: str(node.inputs[0].name) for node in products if node.inputs[0] is not None}
+    found = collect_ranges(ir.to_proto(model), list(inputs.values()), calibration, plan.observer)
+    for node, tensor in inputs.items():
+        if (learned := plan.ranges.get(module_path(node))) is not None:
+            found[tensor] = Range(*learned.input, observer="training")
+    return found

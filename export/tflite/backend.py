@@ -80,19 +80,21 @@ class TFLiteBackend:
         if precision == "fp32":
             _write(output / self.model_file, (source / self.model_file).read_bytes())
             return
-        if precision not in ("fp16", "int8"):
-            raise UsageError(f"no TFLite file of precision '{precision}' can be asked for", remedy="fp32, fp16 or int8")
+        if precision not in ("fp16", "int8", "int4"):
+            raise UsageError(
+                f"no TFLite file of precision '{precision}' can be asked for", remedy="fp32, fp16, int8 or int4"
+            )
         self.require()
-        _write(output / self.model_file, reduce_model(read(source / self.model_file), precision, plan))
+        _write(output / self.model_file, reduce_model(read(source / self.model_file), precision, plan, calibration))
 
     def finish(self, folder: Path, spec: ConversionSpec, precision: Precision) -> Mapping[str, object]:
         """Adds nothing to ``folder``; returns what an app must know beside ``io.json``."""
         facts: dict[str, object] = {
             "runtime": "LiteRT; batch 1, int32 inputs by name, one signature per length",
         }
-        if precision == "int8":
+        if precision in ("int8", "int4"):
             facts["incompatible"] = (
-                "the discontinued package tflite-runtime 2.14 loads dynamic INT8 files and computes wrong results; "
+                "the discontinued package tflite-runtime 2.14 loads such files and computes wrong results; "
                 "use its successor, ai-edge-litert"
             )
         if precision == "fp16":

@@ -20,7 +20,7 @@ _PARAMETER_TYPES = frozenset({"float64", "float32", "float16", "bfloat16", "int8
 _INTEGERS = frozenset({"int8", "uint8", "int4", "int2"})
 _WEIGHT_ONLY = "weight-only"
 """Stands for weights that are stored as integers and multiplied as floats; no precision is called so."""
-_PRECISIONS: dict[str, Precision] = {"float32": "fp32", "float16": "fp16", "int8": "int8"}
+_PRECISIONS: dict[str, Precision] = {"float32": "fp32", "float16": "fp16", "int8": "int8", "int4": "int4"}
 _DTYPES = frozenset({"int32", "int64", "float32", "float16", "int8", "uint8"})
 
 
@@ -61,33 +61,43 @@ def read_signatures(path: Path) -> tuple[Signature, ...]:
 
 def _statistics(model: Any, path: Path) -> ModelStatistics:
     operators: Counter[str] = Counter()
-    parameters: dict[int, tuple[int, int]] = {}
+    parameters: dict[int, tuple[int, int, str]] = {}
     names = type_names()
     for graph in model.subgraphs:
         operators.update(operator_name(model, operator) for operator in graph.operators or ())
         for tensor in graph.tensors or ():
             if names[tensor.type] in _PARAMETER_TYPES and is_constant(model, tensor):
                 elements = int(np.prod(shape_of(tensor)))
-                parameters[int(tensor.buffer)] = (elements, len(model.buffers[tensor.buffer].data))
+                kind = names[tensor.type]
+                size = len(model.buffers[tensor.buffer].data)
+                parameters[int(tensor.buffer)] = (elements, size, _PRECISIONS.get(kind, kind))
     gemm_types: Counter[str] = Counter()
+    operator_types: dict[str, Counter[str]] = {}
     weights: dict[int, tuple[str, int]] = {}
     for use in weight_uses(model):
+        kind = names[use.tensor.type]
+        operator_types.setdefault(use.name, Counter())[_PRECISIONS.get(kind, kind)] += 1
         if use.name not in LOOKUPS:
             stored, read_as = names[use.tensor.type], names[use.operand.type]
             weight_only = stored in _INTEGERS and read_as not in _INTEGERS
             kind = read_as if weight_only else stored
             gemm_types[_PRECISIONS.get(kind, kind)] += 1
             weights[use.buffer] = (_WEIGHT_ONLY if weight_only else kind, use.elements)
+    by_type: Counter[str] = Counter()
+    for _, size, kind in parameters.values():
+        by_type[kind] += size
     lengths = {_length(model, definition) for definition in model.signatureDefs or ()}
     return ModelStatistics(
         format="tflite",
         precision=_precision(weights),
         size_bytes=path.stat().st_size,
-        unique_parameter_bytes=sum(size for _, size in parameters.values()),
-        parameters=sum(elements for elements, _ in parameters.values()),
+        unique_parameter_bytes=by_type.total(),
+        parameters=sum(elements for elements, _, _ in parameters.values()),
         lengths=tuple(sorted(length for length in lengths if length is not None)),
         operators=dict(sorted(operators.items())),
         gemm_types=dict(sorted(gemm_types.items())),
+        operator_types={name: dict(sorted(found.items())) for name, found in sorted(operator_types.items())},
+        parameter_bytes=dict(sorted(by_type.items())),
     )
 
 

@@ -5,10 +5,12 @@ quantiser to blame. Ids are integers all the way.
 """
 
 from compressor.quantize.plan import QuantizationPlan
+from export.calibration import Calibration
 from export.tflite.compact import compact
 from export.tflite.flatbuffer import read
 from export.tflite.modules import load_modules
 from tests.export.tflite.samples import BACKEND, sample
+from tests.models import SENTENCES
 
 
 def test_the_float_file_is_exact_and_the_quantiser_adds_its_own_error():
@@ -39,3 +41,30 @@ def test_ids_stay_integers_up_to_the_lookup():
         lookups = [op for op in graph.operators if operator_name(converted, op) == "EMBEDDING_LOOKUP"]
         assert lookups
         assert {type_names()[graph.tensors[op.inputs[0]].type] for op in lookups} == {"int32"}
+
+
+def test_ranges_are_found_on_integer_ids(tmp_path, monkeypatch):
+    """Float ids would be converted to anything on their way into the lookup; each input keeps the file's own type."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    fed = []
+    real = Interpreter.get_signature_runner
+
+    def runner(self, key=None):
+        inner = real(self, key)
+
+        class Watched:
+            get_input_details = inner.get_input_details
+
+            def __call__(self, **inputs):
+                fed.extend((name, values.dtype.name) for name, values in inputs.items())
+                return inner(**inputs)
+
+        return Watched()
+
+    monkeypatch.setattr(Interpreter, "get_signature_runner", runner)
+    made = sample("bert")
+    text = Calibration(encoder=made.encoder, texts=SENTENCES, lengths=made.spec.lengths)
+    BACKEND.reduce(made.fp32, tmp_path, "int8", QuantizationPlan(method="static", observer="minmax"), text)
+    assert {dtype for _, dtype in fed} == {"int32"}
+    assert {name for name, _ in fed} == {"input_ids", "attention_mask", "token_type_ids"}
