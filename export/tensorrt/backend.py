@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from compressor.core.artifact import PRECISIONS, Format, IOSpec, ModelStatistics, Precision, Signature
+from compressor.core.artifact import Format, IOSpec, ModelStatistics, Precision, Signature
+from compressor.core.errors import UsageError
+from compressor.core.folders import write_json
 from compressor.quantize.plan import QuantizationPlan
 from export.backend import ConversionSpec, Predictor, require_package
 from export.calibration import Calibration
 from export.onnx import files
-from export.onnx.backend import audit_note, reduce_graph
+from export.onnx.backend import RANGES_FILE, audit_note, reduce_graph
 from export.onnx.build import build
+from export.onnx.half_audit import HalfAudit
 from export.onnx.inspection import statistics
 from export.onnx.predictor import OnnxPredictor
 from export.onnx.signatures import read_signature
@@ -42,8 +47,8 @@ class TensorRTBackend:
     dynamic_lengths = False
 
     def offers(self, precision: Precision) -> bool:
-        """Returns True: every precision is made; INT8 by Q/DQ, with ranges from calibration text."""
-        return precision in PRECISIONS
+        """Returns whether a graph of this precision is made; INT8 by Q/DQ, with ranges from calibration text."""
+        return precision in ("fp32", "fp16", "int8")
 
     def require(self) -> None:
         """Raises MissingExtraError when ONNX or ONNX Runtime is missing; TensorRT is needed on the device only."""
@@ -79,16 +84,24 @@ class TensorRTBackend:
         """
         graph, target = source / self.model_file, output / self.model_file
         quantized: Quantized | None = None
-        if precision == "int8":
+        if precision == "int8" and calibration is not None:
             model = files.load(graph)
             quantized = plan_int8(model, plan, calibration)
-            quantize_typed(model, quantized)
+            audit = quantize_typed(model, quantized, calibration)
             files.save(model, target)
             files.check(target, opset=TYPED_OPSET)
+            ranges = {name: asdict(found) for name, found in quantized.ranges.items()}
+            write_json(output / RANGES_FILE, {"activations": ranges, "half_audit": audit.model_dump(mode="json")})
+        elif precision == "int8":
+            raise UsageError(
+                "INT8 for TensorRT takes fixed ranges of activations, and there is no text to observe them on",
+                remedy="pass --calibrate FILE with a few hundred real sentences",
+            )
         else:
             reduce_graph(graph, target, precision, plan, calibration)
         if weak_graph_needed(files.load(graph), precision):
-            write_weak_graph(graph, output / WEAK_FILE, precision, plan, quantized)
+            widened = _widened(output / RANGES_FILE)
+            write_weak_graph(graph, output / WEAK_FILE, precision, plan, quantized=quantized, widened=widened)
 
     def finish(self, folder: Path, spec: ConversionSpec, precision: Precision) -> Mapping[str, object]:
         """Adds the build scripts, and the engines that can be built here; returns what was and was not built.
@@ -139,3 +152,9 @@ class TensorRTBackend:
     def open(self, folder: Path, io: IOSpec, *, threads: int) -> Predictor:
         """Loads the ONNX file in ONNX Runtime on this CPU: it checks what engines are built from, not an engine."""
         return OnnxPredictor(folder / self.model_file, threads=threads, fixed_batch=1)
+
+
+def _widened(ranges: Path) -> frozenset[str]:
+    """Returns the names of the nodes that measured ranges keep in FP32, as ``ranges.json`` lists them."""
+    audit = json.loads(ranges.read_text(encoding="utf-8")).get("half_audit") if ranges.is_file() else None
+    return frozenset() if audit is None else frozenset(peak.node for peak in HalfAudit.model_validate(audit).widened)

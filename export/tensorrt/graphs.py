@@ -60,7 +60,13 @@ def weak_graph_needed(source: ir.Model, precision: Precision) -> bool:
 
 
 def write_weak_graph(
-    source: Path, target: Path, precision: Precision, plan: QuantizationPlan, quantized: Quantized | None
+    source: Path,
+    target: Path,
+    precision: Precision,
+    plan: QuantizationPlan,
+    *,
+    quantized: Quantized | None,
+    widened: frozenset[str],
 ) -> None:
     """Writes the graph for TensorRT 8, and proves that it computes what ``source`` does.
 
@@ -70,12 +76,13 @@ def write_weak_graph(
         precision: of the artifact; it decides what is pinned.
         plan: names the modules that stay in FP32.
         quantized: what gets Q/DQ, for INT8.
+        widened: names of further nodes that stay in FP32, by measured ranges.
 
     Raises:
         StageError: the rewritten graph is not valid, or gives other logits.
     """
     model = files.load(source)
-    full = kept_full(model, plan, precision)
+    full = kept_full(model, plan, precision) | widened
     names = frozenset(quantized.products) if quantized is not None else frozenset()
     pinned = to_weak(model, full, names)
     files.save(model, target)

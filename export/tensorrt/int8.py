@@ -11,10 +11,10 @@ from onnx_ir.passes import common
 
 from compressor.core.artifact import Precision
 from compressor.core.errors import StageError, UsageError
-from compressor.quantize.observers import ObserverName, Range
+from compressor.quantize.observers import Range
 from compressor.quantize.plan import QuantizationPlan
 from export.calibration import Calibration
-from export.onnx.half import to_half
+from export.onnx.half_audit import HalfAudit, audited_half
 from export.onnx.passes import deduplicate
 from export.onnx.policy import module_path, module_paths, weight_nodes
 from export.onnx.ranges import collect_ranges
@@ -23,8 +23,6 @@ from export.tensorrt.qdq import Product, QdqInserter, product_of
 
 TYPED_OPSET = 19
 """The first in which Q/DQ take half-precision scales, so that eight bits turn into half with no FP32 between."""
-OBSERVER: ObserverName = "mse"
-"""The range with the smallest squared error of the tensor itself: one outlier does not widen it for all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +41,7 @@ class Quantized:
     """Names of the nodes that the policy keeps in FP32."""
 
 
-def plan_int8(model: ir.Model, plan: QuantizationPlan, calibration: Calibration | None) -> Quantized:
+def plan_int8(model: ir.Model, plan: QuantizationPlan, calibration: Calibration) -> Quantized:
     """Decides by policy which products of a clean FP32 graph become INT8, and observes their inputs on real text.
 
     A product is quantised when the plan gives its module ``int8``; ``fp16`` leaves it in half precision and ``fp32``
@@ -70,18 +68,13 @@ def plan_int8(model: ir.Model, plan: QuantizationPlan, calibration: Calibration 
             "the plan leaves no matrix product in int8, so there is nothing to quantise",
             remedy="widen the policy, or export fp16",
         )
-    if calibration is None:
-        raise UsageError(
-            "INT8 for TensorRT takes fixed ranges of activations, and there is no text to observe them on",
-            remedy="pass --calibrate FILE with a few hundred real sentences",
-        )
     tables = {
         str(node.name): str(node.inputs[0].name)  # type: ignore[union-attr]
         for node in weight_nodes(model, embeddings=plan.quantize_embeddings)
         if node.op_type == "Gather" and planned.get(str(node.name)) == "int8" and _is_matrix(node.inputs[0])
     }
     activations = list(dict.fromkeys(product.activation for product in products.values()))
-    ranges = collect_ranges(ir.to_proto(model), activations, calibration, OBSERVER, symmetric=True)
+    ranges = collect_ranges(ir.to_proto(model), activations, calibration, plan.observer, symmetric=True)
     return Quantized(
         products=products,
         ranges=ranges,
@@ -98,15 +91,19 @@ def kept_full(model: ir.Model, plan: QuantizationPlan, precision: Precision) -> 
     )
 
 
-def quantize_typed(model: ir.Model, quantized: Quantized) -> None:
+def quantize_typed(model: ir.Model, quantized: Quantized, calibration: Calibration) -> HalfAudit:
     """Turns a clean FP32 graph into a strongly typed one in place: INT8 products, half precision, FP32 islands.
 
+    Returns:
+        What was measured around the half-precision part, and the nodes that stay FP32 because of it.
+
     Raises:
-        StageError: a weight does not fit half precision.
+        StageError: half arithmetic overflows on the calibration text, or a weight does not fit half precision.
     """
-    to_half(model, lambda node: str(node.name) in quantized.full)
+    audit = audited_half(model, calibration, lambda node: str(node.name) in quantized.full)
     model.graph.opset_imports[""] = TYPED_OPSET
     insert_qdq(model, quantized, store_int8=True)
+    return audit
 
 
 def insert_qdq(model: ir.Model, quantized: Quantized, *, store_int8: bool) -> None:

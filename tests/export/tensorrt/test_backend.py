@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import onnx
 import pytest
 
-from compressor.core.artifact import PRECISIONS
 from compressor.core.errors import StageError, UsageError
 from compressor.core.hashing import sha256_file
 from compressor.quantize.plan import QuantizationPlan
@@ -33,7 +32,7 @@ def exported(checkpoint_of, tmp_path_factory):
     def export(family):
         if family not in made:
             source = Source(checkpoint_of(family))
-            folders = {name: tmp_path_factory.mktemp(f"trt-{family}-{name}") for name in PRECISIONS}
+            folders = {name: tmp_path_factory.mktemp(f"trt-{family}-{name}") for name in ("fp32", "fp16", "int8")}
             BACKEND.convert(source.model, source.spec, folders["fp32"])
             for precision in ("fp16", "int8"):
                 plan = QuantizationPlan(precision=precision)
