@@ -1,5 +1,7 @@
 """The graph for TensorRT 8: older operators only, the same answers, and what is pinned."""
 
+import shutil
+
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -88,6 +90,23 @@ def test_a_module_kept_in_fp32_by_policy_is_pinned_to_it(made, tmp_path):
     weak = graphs_in(tmp_path, "fp16")[1]
     assert "/model/classifier/Gemm" in weak.pinned.fp32
     assert "/model/classifier/Gemm" not in weak.pinned.fp16
+
+
+def test_a_product_that_measured_ranges_keep_in_fp32_is_pinned_to_it(made, tmp_path):
+    _, folders = made("bert")
+    widest, plan = "/model/bert/pooler/dense/Gemm", QuantizationPlan(precision="fp16")
+    shutil.copyfile(folders["fp16"] / "model.onnx", tmp_path / "model.onnx")
+    graphs.write_weak_graph(
+        folders["source"] / "model.onnx",
+        tmp_path / WEAK_FILE,
+        "fp16",
+        plan,
+        quantized=None,
+        widened=frozenset([widest]),
+    )  # fmt: skip
+    weak = graphs_in(tmp_path, "fp16")[1]
+    assert widest in weak.pinned.fp32
+    assert widest not in weak.products["fp16"]
 
 
 @pytest.mark.parametrize(
