@@ -81,8 +81,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--models", type=Path, nargs="+", required=True)
     parser.add_argument("--qat", type=Path, nargs="*", default=[], help="Of these, trained for INT8 as well.")
+    parser.add_argument("--qat-methods", nargs="+", choices=("dynamic", "static"), default=["dynamic", "static"])
     parser.add_argument("--to", nargs="+", choices=FORMATS[:2], default=list(FORMATS[:2]))
-    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS))
+    parser.add_argument("--ways", nargs="*", choices=list(WAYS), default=list(WAYS))
     parser.add_argument("--lengths", type=int, nargs="+", default=[32, 64])
     parser.add_argument("--epochs", type=float, default=1.0, help="Of QAT.")
     parser.add_argument("--threads", type=int, default=1)
@@ -96,12 +97,12 @@ def main() -> None:
     for path in options.models:
         checkpoint = Checkpoint.open(path)
         study = Study(checkpoint, data.with_label_order(checkpoint.labels), tuple(sorted(options.lengths)))
-        for kind in options.to:
+        for kind in options.to if options.ways else ():
             for row in study.files(kind, options.ways):
                 rows.append(row)
                 save(rows, options.output)
         if path in options.qat:
-            for method in ("dynamic", "static"):
+            for method in options.qat_methods:
                 for row in study.trained(method, options.to, options.epochs, options.threads):
                     rows.append(row)
                     save(rows, options.output)
