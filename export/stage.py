@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from compressor.core.artifact import FORMATS, PRECISIONS, Artifact, Format, Precision
+from compressor.core.artifact import DEFAULT_FORMATS, PRECISIONS, Artifact, Format, Precision
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.device import CPU_LADDER
 from compressor.core.errors import ModelError, StageError
@@ -34,7 +34,7 @@ PARITY_TEXTS = 200
 class ExportConfig(StageConfig):
     """Settings of the export stage."""
 
-    to: tuple[Format, ...] = Field(default=FORMATS, min_length=1)
+    to: tuple[Format, ...] = Field(default=DEFAULT_FORMATS, min_length=1)
     precisions: tuple[Precision, ...] = Field(default=DEFAULT_PRECISIONS, min_length=1)
     """A format gets those of them that it can be made in."""
     lengths: tuple[int, ...] = Field(default=DEFAULT_LENGTHS, min_length=1)
