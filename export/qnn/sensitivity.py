@@ -12,6 +12,8 @@ from export.qnn.ranges import Histogram
 
 SHARE = 0.25
 """Share of the modules with a weight matrix that ``mixed`` leaves in float."""
+_WEAKEST = 0.1
+"""Share of a weight's channels that may be weaker than what it is judged by."""
 _WEIGHT_STEPS, _ACTIVATION_STEPS = 2**8, 2**16
 
 
@@ -19,7 +21,8 @@ def sensitive_modules(model: ir.Model, observed: Mapping[str, Histogram]) -> fro
     """Returns the modules with the lowest signal-to-noise ratio after quantisation, at least one.
 
     A module's ratio is the lowest of its weight's (8 bits) and of its input's and output's (16 bits): the variance of
-    the values over the variance ``step² / 12`` that rounding to equal steps adds.
+    the values over the variance ``step² / 12`` that rounding to equal steps adds. A weight counts with its weakest
+    channels, because a few large ones, which set the step, are what makes the others vanish.
     """
     ratios: dict[str, float] = {}
     for node in weight_nodes(model, embeddings=False):
@@ -34,7 +37,10 @@ def sensitive_modules(model: ir.Model, observed: Mapping[str, Histogram]) -> fro
 
 def _weight(value: ir.Value) -> float:
     array = np.asarray(value.const_value.numpy(), dtype=np.float64) if value.const_value is not None else np.zeros(1)
-    return _ratio(float(array.var()), float(array.max() - array.min()), _WEIGHT_STEPS) if array.ndim > 1 else np.inf
+    if array.ndim != 2:
+        return np.inf
+    weakest = min(float(np.quantile(array.var(axis=axis), _WEAKEST)) for axis in (0, 1))
+    return _ratio(weakest, float(array.max() - array.min()), _WEIGHT_STEPS)
 
 
 def _activation(found: Histogram) -> float:

@@ -13,8 +13,8 @@ from tests.export.qnn import helpers
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+def _cache(simulated_answers: None) -> None:
+    """Every test here simulates."""
 
 
 @pytest.fixture(scope="session")

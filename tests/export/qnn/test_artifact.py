@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from compressor.core.errors import ArtifactError, StageError
+from compressor.core.errors import ArtifactError, IllegalOnDeviceError, StageError
 from export.bundle import read_parity
 from export.qnn import compile as compiling
 from export.qnn.npu import Npu
@@ -94,3 +94,23 @@ def test_evaluate_tells_that_a_simulator_answered_a_sample(two_lengths, tmp_path
     data.write_text("".join(json.dumps({"text": text, "label": labels[label]}) + "\n" for text, label in rows))
     found = evaluate(two_lengths.path, data, examples=4, threads=1)
     assert (found.simulated, found.examples, found.sampled_from, found.value) == (True, 4, 10, 1.0)
+
+
+def test_the_simulator_never_yields_a_latency(two_lengths):
+    from compressor.app.latency import bench, gate
+
+    with pytest.raises(IllegalOnDeviceError, match="only simulates the NPU"):
+        bench(two_lengths.path, device="host")
+    budget = two_lengths.path.parent / "budget.yaml"
+    budget.write_text("version: 1\nbudgets:\n  - {device: host, p95_ms: 5.0}\n")
+    verdict = gate(two_lengths.path, budget=budget, device="host")
+    assert (verdict.verdict, verdict.checks[0].value) == ("invalid", None)
+
+
+def test_a_phone_with_another_soc_is_refused(two_lengths):
+    from compressor.app.latency import bench
+
+    with pytest.raises(
+        IllegalOnDeviceError, match=r"compiled for snapdragon-8gen3.*expected one for snapdragon-8elite"
+    ):
+        bench(two_lengths.path, device="snapdragon-8elite@adb:R5")
