@@ -83,7 +83,9 @@ class ExportStage(Stage[ExportConfig]):
             plan = plan.model_copy(update={"method": first_method(device.ladder)})
         # A plan for FP16 makes nothing smaller than that.
         smallest = PRECISIONS.index(plan.precision) if context.current.quantization else len(PRECISIONS)
-        precisions = tuple(item for item in self.config.precisions if PRECISIONS.index(item) <= smallest)
+        precisions = tuple(
+            item for item in self.config.precisions if item not in PRECISIONS or PRECISIONS.index(item) <= smallest
+        )
         longest = max(self.config.lengths)
         teacher = evaluate_checkpoint(
             context.trained_teacher, context.data.test, threads=context.threads, max_tokens=longest

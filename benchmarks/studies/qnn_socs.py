@@ -51,7 +51,7 @@ def main() -> None:
         texts = read_sentences(options.calibrate)
         texts = texts[:: max(1, len(texts) // TEXTS)][:TEXTS]
         calibration = Calibration(encoder=subject.encoder, texts=texts, lengths=options.lengths)
-        graphs = {"fp16": source}
+        graphs: dict[Precision, Path] = {"fp16": source}
         for precision in [item for item in NPU_PRECISIONS if item != "fp16"]:
             graphs[precision] = work / f"{precision}.onnx"
             quantize(source, graphs[precision], precision, QuantizationPlan(), calibration)
