@@ -68,8 +68,8 @@ def parse_device(text: str) -> DeviceAddress:
 
     Args:
         text: ``PROFILE`` alone or ``PROFILE@local``, ``PROFILE@adb:SERIAL``, ``PROFILE@ssh:USER@HOST``,
-            ``PROFILE@aihub:PHONE``. ``host`` alone
-            is ``host@local``; any other profile alone names a kind of device that is not reached.
+            ``PROFILE@aihub:PHONE``. ``host`` alone is ``host@local``; any other profile alone names a kind of device
+            that is not reached.
 
     Raises:
         UsageError: an unknown profile or transport, or an address with its serial or host missing.

@@ -8,7 +8,7 @@ import pytest
 
 from compressor.core.errors import DeviceError, MissingExtraError
 from devices.profiles import parse_device
-from devices.targets import aihub
+from devices.targets import aihub, target_for
 
 PHONE = "Samsung Galaxy S24 (Family)"
 
@@ -89,6 +89,8 @@ def test_an_unknown_phone_another_address_and_no_client_are_refused(monkeypatch)
     assert PHONE in unknown.value.remedy
     with pytest.raises(DeviceError, match="is not on Qualcomm AI Hub"):
         aihub.remote_for(parse_device("snapdragon-8gen3@adb:R5"), Hub())
+    with pytest.raises(DeviceError, match="has no shell"):
+        target_for(parse_device(f"snapdragon-8gen3@aihub:{PHONE}"))
     monkeypatch.setattr(aihub, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="qai-hub"):
         aihub.AiHub(PHONE)
