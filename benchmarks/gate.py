@@ -52,6 +52,8 @@ def judge(
     for name, limit in budget.limits().items():
         if name in MEASURED:
             check = _measured(name, limit, measurement, alpha)
+        elif name == "delegated":
+            check = _delegated(artifact, limit)
         elif name == "size_mb":
             check = _Finding(artifact.size_mb, _at_most(artifact.size_mb, limit), "model files, from the manifest")
         else:
@@ -147,6 +149,19 @@ def _accuracy(artifact: Artifact, limit: float) -> _Finding:
     examples = reference.get("examples")
     on = "" if examples is None else f" on {examples:.0f} examples"
     return _Finding(drop, _at_most(drop, limit), f"against the {against}{on}, from the manifest")
+
+
+def _delegated(artifact: Artifact, limit: float) -> _Finding:
+    found = artifact.manifest.placement
+    if found is None:
+        return _Finding(None, "inconclusive", "the manifest holds no placement: only compiled formats have one")
+    left = ", ".join(f"{count} {name}" for name, count in found.cpu_nodes.items())
+    detail = f"of {found.nodes} operators in {found.contexts} context(s), from the compiled file"
+    return _Finding(
+        found.delegated,
+        "pass" if found.delegated >= limit else "over_budget",
+        f"{detail}; on the CPU: {left}" if left else detail,
+    )
 
 
 def _at_most(value: float, limit: float) -> Outcome:

@@ -19,6 +19,8 @@ from compressor.models import load_compressed
 from compressor.train.runtime import torch_threads
 
 _ECE_BINS = 15
+SIMULATED_EXAMPLES = 300
+"""Sentences of the seeded sample on which a simulated artifact is judged: it answers about one a second."""
 
 
 class Evaluation(Record):
@@ -34,6 +36,10 @@ class Evaluation(Record):
     expected_calibration_error: float
     truncated: int = 0
     """Sentences that were longer than the model takes."""
+    simulated: bool = False
+    """True where the vendor's simulator answered for the device."""
+    sampled_from: int | None = None
+    """Examples there were, where only a seeded sample of them was run."""
 
 
 def evaluate_logits(logits: np.ndarray, labels: Sequence[int], *, truncated: int = 0) -> Evaluation:

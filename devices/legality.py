@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from compressor.core.artifact import Format, Precision
 from compressor.core.device import DeviceProfile, Illegal
 from compressor.core.errors import IllegalOnDeviceError
@@ -29,3 +31,18 @@ def check_legal(
     if rule is not None:
         asked = format_name if precision is None else f"{format_name} {precision}"
         raise IllegalOnDeviceError(f"{asked} on {profile.name}: {rule.reason}", remedy=f"use {rule.instead}")
+
+
+def check_target(profile: DeviceProfile, target: Mapping[str, str]) -> None:
+    """Raises IllegalOnDeviceError for a file that was compiled for another SoC than the device's.
+
+    Args:
+        profile: the kind of device.
+        target: what the artifact's manifest says it was compiled for; empty where it was not.
+    """
+    if target and (profile.hexagon is None or str(profile.hexagon.soc_model) != target["soc_model"]):
+        raise IllegalOnDeviceError(
+            f"the file was compiled for {target['device']} (SoC {target['soc_model']}, Hexagon {target['hexagon']}); "
+            f"expected one for {profile.name}",
+            remedy=f"convert again with --device {profile.name}",
+        )

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from compressor.core.device import DeviceProfile
 from compressor.core.errors import UsageError, nearest
 
-Transport = Literal["local", "adb", "ssh", "unreached"]
+Transport = Literal["local", "adb", "ssh", "aihub", "unreached"]
 HOST = "host"
 
 
@@ -67,8 +67,9 @@ def parse_device(text: str) -> DeviceAddress:
     """Parses the name of a device.
 
     Args:
-        text: ``PROFILE`` alone or ``PROFILE@local``, ``PROFILE@adb:SERIAL``, ``PROFILE@ssh:USER@HOST``. ``host`` alone
-            is ``host@local``; any other profile alone names a kind of device that is not reached.
+        text: ``PROFILE`` alone or ``PROFILE@local``, ``PROFILE@adb:SERIAL``, ``PROFILE@ssh:USER@HOST``,
+            ``PROFILE@aihub:PHONE``. ``host`` alone is ``host@local``; any other profile alone names a kind of device
+            that is not reached.
 
     Raises:
         UsageError: an unknown profile or transport, or an address with its serial or host missing.
@@ -82,13 +83,15 @@ def parse_device(text: str) -> DeviceAddress:
         return DeviceAddress(profile=profile, transport="local")
     if scheme == "adb" and where:
         return DeviceAddress(profile=profile, transport="adb", where=where)
+    if scheme == "aihub" and where:
+        return DeviceAddress(profile=profile, transport="aihub", where=where)
     if scheme == "ssh" and where:
         return DeviceAddress(profile=profile, transport="ssh", where=where)
     known = [transport for transport in get_args(Transport) if transport != "unreached"]
     raise UsageError(
-        f"'{text}' gives no usable address after '@'; expected local, adb:SERIAL or ssh:USER@HOST",
+        f"'{text}' gives no usable address after '@'; expected local, adb:SERIAL, ssh:USER@HOST or aihub:PHONE",
         remedy=nearest(scheme, known) if scheme not in known else f"for example {name}@{_EXAMPLES[scheme]}",
     )
 
 
-_EXAMPLES = {"local": "local", "adb": "adb:R5CT1234", "ssh": "ssh:me@10.0.0.5"}
+_EXAMPLES = {"local": "local", "adb": "adb:R5CT1234", "ssh": "ssh:me@10.0.0.5", "aihub": "aihub:PHONE"}

@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from compressor.core.artifact import Format, IOSpec, ModelStatistics, Precision, Signature
+from compressor.core.device import DeviceProfile
 from compressor.core.errors import MissingExtraError
 from compressor.core.schema import Record
 from compressor.quantize.plan import QuantizationPlan
@@ -34,6 +35,8 @@ class ConversionSpec(Record):
     """TensorRT's optimisation profiles as (min, opt, max) tokens; empty: one a length bucket, tuned for its end."""
     tensorrt: str | None = None
     """Versions of TensorRT on the device, e.g. ``8.6 - 10.3``; None: not known."""
+    device: DeviceProfile | None = None
+    """For formats that are compiled for one device; None where none was named."""
 
 
 class Predictor(Protocol):
@@ -62,8 +65,12 @@ class Backend(Protocol):
     format: Format
     model_file: str
     """Name of the file a runtime loads, e.g. ``model.onnx``."""
+    model_pattern: str
+    """Matches the names of all files that make up the model; their sum is the artifact's size."""
     dynamic_lengths: bool
     """True where one graph takes any length (ONNX); ``io.json`` then lists no buckets."""
+    simulated: bool
+    """True where :meth:`open` runs a simulator of the device: its answers, thousands of times slower."""
 
     def offers(self, precision: Precision) -> bool:
         """Returns whether the format can be made in this precision."""
@@ -114,6 +121,10 @@ def backend_for(format_name: Format) -> Backend:
         from export.onnx.backend import OnnxBackend
 
         return OnnxBackend()
+    if format_name == "onnx-qnn":
+        from export.qnn.backend import QnnBackend
+
+        return QnnBackend()
     if format_name == "tflite":
         from export.tflite.backend import TFLiteBackend
 

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from compressor.core.artifact import PRECISIONS, Artifact, Format, IOSpec, Manifest, Precision, write_manifest
+from compressor.core.artifact import (
+    NPU_PRECISIONS,
+    PLACEMENT,
+    PRECISIONS,
+    TARGET,
+    Artifact,
+    Format,
+    IOSpec,
+    Manifest,
+    Placement,
+    Precision,
+    write_manifest,
+)
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.environment import machine, versions
 from compressor.core.errors import AcceptanceError, ArtifactError, ParityError, StageError, UsageError
@@ -22,7 +36,7 @@ from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Progress, silent
 from export.backend import Backend, backend_for
 from export.bundle import write_card, write_companions
-from export.ladder import Attempt, Rung, judge_drop, rungs
+from export.ladder import Attempt, Rung, judge_drop, npu_rungs, rungs
 from export.parity import Parity, compare, require_parity
 from export.source import ExportRequest, ExportSource
 from export.text_predictor import TextPredictor, open_predictors
@@ -36,8 +50,12 @@ COMPUTE_PRECISION: dict[tuple[Format, Precision], str] = {
     ("tflite", "int4"): "int8",
     ("tensorrt", "fp16"): "fp16",
     ("tensorrt", "int8"): "int8",
+    ("onnx-qnn", "fp16"): "fp16",
+    ("onnx-qnn", "mixed"): "w8a16 and fp16",
+    ("onnx-qnn", "w8a16"): "w8a16",
+    ("onnx-qnn", "w8a8"): "w8a8",
 }
-"""What a CPU (for TensorRT: the engine) computes in; fp32 where it widens half weights first."""
+"""What a CPU (for TensorRT the engine, for onnx-qnn the NPU) computes in; fp32 where it widens half weights first."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +90,8 @@ def export_artifacts(
     output.mkdir(parents=True, exist_ok=True)
     for backend, precisions in wanted.items():
         with tempfile.TemporaryDirectory(prefix=".export-", dir=output) as work:
-            exporter = _Exporter(backend, source, request, Path(work), output)
+            here, asked = source.simulated(request) if backend.simulated else (source, request)
+            exporter = _Exporter(backend, here, asked, Path(work), output)
             for precision in precisions:
                 progress(done, total, f"{backend.format} {precision}")
                 artifact, attempts = exporter.climb(precision)
@@ -85,9 +104,10 @@ def export_artifacts(
 
 def _offered(backend: Backend, precisions: tuple[Precision, ...]) -> list[Precision]:
     """Returns the requested precisions that the format has, a float file before its quantised child."""
-    offered = [item for item in PRECISIONS if item in precisions and backend.offers(item)]
+    every = dict.fromkeys((*PRECISIONS, *NPU_PRECISIONS))
+    offered = [item for item in every if item in precisions and backend.offers(item)]
     if not offered:
-        known = ", ".join(item for item in PRECISIONS if backend.offers(item))
+        known = ", ".join(item for item in every if backend.offers(item))
         raise UsageError(
             f"{backend.format} cannot be made in {', '.join(precisions)}; expected one of {known}",
             remedy=f"pass --precision {known.rpartition(', ')[2]}",
@@ -141,6 +161,9 @@ class _Exporter:
     def _tries(self, precision: Precision) -> Iterator[Rung]:
         """Yields the ladder of a precision; a mixed try becomes several, found when they are asked for."""
         request, plan, ladder = self.request, self.request.plan, self.request.ladder
+        if self.backend.simulated and request.device is not None and request.device.hexagon is not None:
+            yield from npu_rungs(precision, plan, request.device.hexagon.precisions)
+            return
         if self.backend.format == "tensorrt":  # knows fixed ranges only
             plan = plan.model_copy(update={"method": "static"})
             ladder = tuple(step for step in ladder if step != "int8-dynamic")
@@ -231,7 +254,10 @@ class _Exporter:
         signatures = self.backend.signatures(folder)
         io = self.source.io(signatures, dynamic_lengths=self.backend.dynamic_lengths)
         predictors = open_predictors(self.backend, folder, io, threads=self.request.threads)
-        parity = compare(self.source.cases, predictors[0], precision, text=self.request.parity_source)
+        parity = compare(
+            self.source.cases, predictors[0], precision, text=self.request.parity_source,
+            simulated=self.backend.simulated,
+        )  # fmt: skip
         require_parity(parity, name)
         return _Candidate(folder, statistics.precision, io, parity, TextPredictor(self.source.encoder, io, *predictors))
 
@@ -249,10 +275,11 @@ class _Exporter:
             return self._attempt(rung, "parity holds: the same answers as PyTorch", accepted=True)
         if split is None or reference is None:
             return self._attempt(rung, "parity holds; no labelled text to judge the task on", accepted=True)
-        score = _score(candidate.predictor, split, self.source.labels)
+        score = candidate.score(split)
         drop, allowed = judge_drop(score.value, reference.value, rung.plan)
         limit = rung.plan.max_drop_points
         reason = f"{drop:+.2f} points lost on {len(split)} sentences"
+        reason += ", simulated" if self.backend.simulated else ""
         reason += "" if limit is None else f", {limit:.2f} allowed"
         return self._attempt(
             rung, reason, accepted=allowed, value=score.value, drop_points=drop,
@@ -265,24 +292,28 @@ class _Exporter:
             for file in candidate.folder.iterdir():
                 _link(file, folder / file.name)
             facts = backend.finish(folder, source.spec, rung.precision)
-            model_files = tuple(sorted(path.name for path in folder.glob(f"{backend.model_file}*")))
+            model_files = tuple(sorted(path.name for path in folder.glob(backend.model_pattern)))
             write_companions(folder, source.checkpoint, source.labels, candidate.io, candidate.parity)
             manifest = Manifest(
                 format=backend.format,
                 precision=candidate.precision,
                 compute_precision=COMPUTE_PRECISION.get((backend.format, rung.precision), "fp32"),
-                method=rung.plan.method if rung.precision in ("int8", "int4") else None,
+                method=_method(backend.format, rung),
                 model_file=backend.model_file,
                 model_files=model_files,
                 statistics=backend.inspect(folder / backend.model_file),
                 source={"name": request.name, "checkpoint": source.checkpoint.hash},
                 reference=self._reference(candidate),
+                simulated=backend.simulated,
+                target=_json(folder / TARGET),
+                placement=Placement.model_validate(placed) if (placed := _json(folder / PLACEMENT)) else None,
                 attempts=tuple(attempt.model_dump(mode="json") for attempt in attempts),
                 rebuild={
                     "to": backend.format,
                     "precision": rung.precision,
                     "lengths": list(source.spec.lengths),
                     "plan": rung.plan.model_dump(mode="json"),
+                    **({"device": request.device.name} if backend.simulated and request.device else {}),
                 },
                 versions=versions(),
                 machine=machine(),
@@ -298,7 +329,7 @@ class _Exporter:
         split, checkpoint = self.request.report, self.source.report
         if split is None or checkpoint is None:
             return {}
-        score = _score(candidate.predictor, split, self.source.labels)
+        score = candidate.score(split)
         teacher = {} if self.request.teacher is None else {"teacher": self.request.teacher.value}
         calibration = {
             "checkpoint_ece": checkpoint.expected_calibration_error,
@@ -306,6 +337,13 @@ class _Exporter:
         }
         values = {"checkpoint": checkpoint.value, "artifact": score.value, "examples": float(len(split))}
         return {**teacher, **values, **calibration}
+
+
+def _method(format_name: Format, rung: Rung) -> str | None:
+    """How ranges of activations are found; None where none are fixed. NPUs know fixed ranges only."""
+    if rung.precision in ("w8a8", "w8a16", "mixed") and format_name == "onnx-qnn":
+        return "static"
+    return rung.plan.method if rung.precision in ("int8", "int4") else None
 
 
 @dataclass(frozen=True)
@@ -318,6 +356,14 @@ class _Candidate:
     io: IOSpec
     parity: Parity
     predictor: TextPredictor
+    scores: dict[Split, Evaluation] = field(default_factory=dict)
+
+    def score(self, split: Split) -> Evaluation:
+        """Returns the task metrics on a split, run once."""
+        if split not in self.scores:
+            found = self.predictor.logits(split.texts)
+            self.scores[split] = evaluate_logits(found.logits, split.labels, truncated=found.truncated)
+        return self.scores[split]
 
 
 def _link(file: Path, target: Path) -> None:
@@ -328,6 +374,7 @@ def _link(file: Path, target: Path) -> None:
         shutil.copyfile(file, target)
 
 
-def _score(predictor: TextPredictor, split: Split, labels: tuple[str, ...]) -> Evaluation:
-    found = predictor.logits(split.texts)
-    return evaluate_logits(found.logits, split.labels, truncated=found.truncated)
+def _json(path: Path) -> dict[str, Any]:
+    """Returns what a format compiled ahead of time left beside its files; nothing where it left none."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return found

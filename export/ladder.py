@@ -81,6 +81,16 @@ def rungs(
     return tuple({item.name: item for item in ordered}.values())
 
 
+def npu_rungs(precision: Precision, plan: QuantizationPlan, offered: tuple[Precision, ...]) -> tuple[Rung, ...]:
+    """Returns the tries for an NPU: what it computes in, smallest first, from ``precision`` on.
+
+    Without a limit on the accuracy there is only the request itself, as everywhere.
+    """
+    start = offered.index(precision) if precision in offered else len(offered)
+    safer = () if plan.max_drop_points is None else offered[start + 1 :]
+    return tuple(Rung(name=item, precision=item, plan=plan) for item in (precision, *safer))
+
+
 def judge_drop(value: float, checkpoint: float, plan: QuantizationPlan) -> tuple[float, bool]:
     """Returns the drop in percentage points (a limit met exactly holds, rounding apart) and whether it is allowed."""
     drop = round(100 * (checkpoint - value), 9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ from compressor.core.device import CPU_LADDER, DeviceProfile, LadderStep
 from compressor.core.errors import ModelError, UsageError
 from compressor.core.schema import Text
 from compressor.data.batches import encode_split
-from compressor.data.dataset import Split
-from compressor.evaluation import Evaluation, check_reference, evaluate_checkpoint
+from compressor.data.dataset import Split, sampled
+from compressor.evaluation import SIMULATED_EXAMPLES, Evaluation, check_reference, evaluate_checkpoint
 from compressor.families import adapter_for
 from compressor.models import load_compressed, load_config
 from compressor.quantize.plan import QuantizationPlan, Sensitivity
@@ -34,6 +34,8 @@ MIN_LENGTH = 3
 """Two special tokens and one piece of text."""
 SENSITIVITY_SENTENCES = 256
 """Sentences on which each module's own cost is found."""
+SIMULATED_SENTENCES = 4
+"""Parity sentences a length where a simulator runs them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,8 @@ class ExportRequest:
     start: LadderStep | None = None
     """The way of INT8 that is tried first; None: the plan's."""
     device: DeviceProfile | None = None
-    """What the files are for; a try that it cannot run is refused before any work."""
+    """What the files are for; a try that it cannot run is refused before any work. Formats that are compiled ahead of
+    time need one."""
     measure: Callable[[Artifact], float] | None = None
     """Returns the time of a candidate per sentence in milliseconds (p95). With it the fastest candidate within the
     limit is taken, the untouched FP32 file among them; without it the first one."""
@@ -112,6 +115,7 @@ class ExportSource:
         spec = ConversionSpec(
             lengths=lengths, max_tokens=lengths[-1], takes_token_types=token_types, pad_id=encoder.pad_id,
             num_labels=num_labels, model_type=adapter.model_type, profiles=request.profiles, tensorrt=request.tensorrt,
+            device=request.device,
         )  # fmt: skip
         return cls(
             checkpoint=checkpoint, model=model, encoder=encoder, spec=spec, labels=labels,
@@ -148,6 +152,22 @@ class ExportSource:
         data = encode_split(self.checkpoint, chosen, max_tokens=self.spec.max_tokens)
         with torch_threads(request.threads), _folder(request.cache) as folder:
             return analyse_cached(self.model, data, folder, self.checkpoint.hash, method=plan.method)
+
+    def simulated(self, request: ExportRequest) -> tuple[ExportSource, ExportRequest]:
+        """Returns source and request cut to what a simulator answers in minutes.
+
+        Parity gets SIMULATED_SENTENCES a length, each split a seeded sample of SIMULATED_EXAMPLES, and the checkpoint
+        is evaluated on those same sentences; a teacher that was evaluated on others is left out.
+        """
+        small = replace(request, selection=_sampled(request.selection), report=_sampled(request.report))
+        if small.report != request.report:
+            small = replace(small, teacher=None)
+        return replace(
+            self,
+            cases=tuple(case.first(SIMULATED_SENTENCES) for case in self.cases),
+            selection=_evaluate(self.checkpoint, small.selection, small, self.spec),
+            report=_evaluate(self.checkpoint, small.report, small, self.spec),
+        ), small
 
     def io(self, signatures: tuple[Signature, ...], *, dynamic_lengths: bool) -> IOSpec:
         """Returns the ``io.json`` of a converted file with these entry points."""
@@ -195,3 +215,7 @@ def _evaluate(
     evaluation = evaluate_checkpoint(checkpoint, split, threads=request.threads, max_tokens=spec.max_tokens)
     check_reference(evaluation)
     return evaluation
+
+
+def _sampled(split: Split | None) -> Split | None:
+    return None if split is None else sampled(split, SIMULATED_EXAMPLES)

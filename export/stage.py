@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from compressor.core.artifact import FORMATS, PRECISIONS, Artifact, Format, Precision
+from compressor.core.artifact import DEFAULT_FORMATS, PRECISIONS, Artifact, Format, Precision
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.device import CPU_LADDER
 from compressor.core.errors import ModelError, StageError
@@ -34,7 +34,7 @@ PARITY_TEXTS = 200
 class ExportConfig(StageConfig):
     """Settings of the export stage."""
 
-    to: tuple[Format, ...] = Field(default=FORMATS, min_length=1)
+    to: tuple[Format, ...] = Field(default=DEFAULT_FORMATS, min_length=1)
     precisions: tuple[Precision, ...] = Field(default=DEFAULT_PRECISIONS, min_length=1)
     """A format gets those of them that it can be made in."""
     lengths: tuple[int, ...] = Field(default=DEFAULT_LENGTHS, min_length=1)
@@ -83,7 +83,9 @@ class ExportStage(Stage[ExportConfig]):
             plan = plan.model_copy(update={"method": first_method(device.ladder)})
         # A plan for FP16 makes nothing smaller than that.
         smallest = PRECISIONS.index(plan.precision) if context.current.quantization else len(PRECISIONS)
-        precisions = tuple(item for item in self.config.precisions if PRECISIONS.index(item) <= smallest)
+        precisions = tuple(
+            item for item in self.config.precisions if item not in PRECISIONS or PRECISIONS.index(item) <= smallest
+        )
         longest = max(self.config.lengths)
         teacher = evaluate_checkpoint(
             context.trained_teacher, context.data.test, threads=context.threads, max_tokens=longest

@@ -39,6 +39,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     return trained_checkpoint(tmp_path_factory.mktemp("trained"))
 
 
+@pytest.fixture
+def simulated_answers(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps the NPU simulator's answers out of the user's cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
 @pytest.fixture(scope="session")
 def _onnx_artifacts(tmp_path_factory: pytest.TempPathFactory, checkpoint_of: Callable[[str], Checkpoint]) -> Path:
     """The tiny BERT in ONNX at every precision, made once."""

@@ -98,9 +98,10 @@ def plan(
 def convert(
     model: Annotated[str, typer.Argument(help="Model folder or hub id, with a trained classification head.")],
     output: Output,
-    to: Annotated[Literal["onnx", "tflite", "tensorrt"], typer.Option("--to", help="Format.")],
+    to: Annotated[Literal["onnx", "tflite", "tensorrt", "onnx-qnn"], typer.Option("--to", help="Format.")],
     precision: Annotated[
-        Literal["fp32", "fp16", "int8", "int4"], typer.Option("--precision", help="Precision.")
+        Literal["fp32", "fp16", "int8", "int4", "mixed", "w8a16", "w8a8"],
+        typer.Option("--precision", help="Precision; the last three for an NPU."),
     ] = "fp32",
     lengths: Annotated[
         str | None, typer.Option("--lengths", help="Length buckets in tokens; default 16,32,64,128.")
@@ -212,6 +213,9 @@ def gate(
 def evaluate(
     path: Annotated[str, typer.Argument(help="Artifact folder, model folder or hub id.")],
     data: Annotated[Path, typer.Option("--data", help="Labelled text, or a folder with a test file.")],
+    examples: Annotated[
+        int | None, typer.Option("--examples", min=1, help="Seeded sample; default all, 300 where simulated.")
+    ] = None,
     threads: Threads = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -220,7 +224,7 @@ def evaluate(
     from compressor.app import judge, show
 
     with command(as_json=as_json, debug=debug):
-        _print(judge.evaluate(path, data, threads=threads), show.evaluation, as_json)
+        _print(judge.evaluate(path, data, examples=examples, threads=threads), show.evaluation, as_json)
 
 
 @app.command()

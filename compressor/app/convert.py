@@ -63,8 +63,9 @@ def convert(
 
     Args:
         model: a Hugging Face folder or hub id with a trained classification head.
-        to: ``onnx``, ``tflite`` or ``tensorrt``.
-        precision: ``fp32``, ``fp16``, ``int8`` or ``int4``; the manifest says what was found in the file.
+        to: ``onnx``, ``tflite``, ``tensorrt`` or ``onnx-qnn``.
+        precision: ``fp32``, ``fp16``, ``int8`` or ``int4``, for an NPU ``fp16``, ``mixed``, ``w8a16`` or ``w8a8``; the
+            manifest says what was found in the file.
         output: the artifact's folder.
         lengths: length buckets in tokens; default 16, 32, 64 and 128.
         profiles: TensorRT's optimisation profiles instead, as ``min:opt:max`` tokens joined by commas; each is a bucket

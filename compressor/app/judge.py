@@ -13,9 +13,9 @@ from compressor.core.artifact import MANIFEST, Artifact
 from compressor.core.errors import UsageError
 from compressor.core.schema import Record, Text
 from compressor.data.batches import encode_split
-from compressor.data.dataset import Split
+from compressor.data.dataset import Split, sampled
 from compressor.data.reader import read_split
-from compressor.evaluation import Evaluation, evaluate_logits, predict_logits
+from compressor.evaluation import SIMULATED_EXAMPLES, Evaluation, evaluate_logits, predict_logits
 from compressor.models import load_compressed
 from compressor.train.runtime import torch_threads
 from export.text_predictor import TextLogits, TextPredictor, probabilities
@@ -52,18 +52,24 @@ class Comparison(Record):
     flips: tuple[Flip, ...] = ()
 
 
-def evaluate(path: str | Path, data: Path, *, threads: int | None = None) -> Evaluation:
+def evaluate(path: str | Path, data: Path, *, examples: int | None = None, threads: int | None = None) -> Evaluation:
     """Returns the task metrics of an artifact (through its own tokenizer and runtime) or of a model folder.
+
+    An artifact for an NPU runs in the vendor's simulator, one process a thread. What it answered is kept in the user's
+    cache folder, so an evaluation that was ended goes on where it was.
 
     Args:
         path: an artifact or model folder, or a hub id.
         data: labelled text with the model's label names.
+        examples: size of a seeded sample; default: all of them, or SIMULATED_EXAMPLES in a simulator.
         threads: threads of the runtime; default: all cores.
     """
     subject = _Subject.open(path, threads)
     split = read_split(data, subject.labels)
-    found = subject.logits(split.texts)
-    return evaluate_logits(found.logits, split.labels, truncated=found.truncated)
+    drawn = subject.sample(split, examples)
+    found = subject.logits(drawn.texts)
+    sampled_from = len(split) if len(drawn) < len(split) else None
+    return subject.judged(found, drawn).model_copy(update={"sampled_from": sampled_from})
 
 
 def predict(path: str | Path, texts: Sequence[str], *, threads: int | None = None) -> list[Prediction]:
@@ -94,6 +100,8 @@ def compare(left: str | Path, right: str | Path, data: Path | None = None, *, th
             remedy="compare models of the same task",
         )
     split = read_split(data, one.labels)
+    if one.simulated or other.simulated:
+        split = sampled(split, SIMULATED_EXAMPLES)
     found, others = one.logits(split.texts), other.logits(split.texts)
     answers, other_answers = found.logits.argmax(axis=1), others.logits.argmax(axis=1)
     flips = tuple(
@@ -107,8 +115,8 @@ def compare(left: str | Path, right: str | Path, data: Path | None = None, *, th
     )
     return comparison.model_copy(
         update={
-            "left_evaluation": evaluate_logits(found.logits, split.labels, truncated=found.truncated),
-            "right_evaluation": evaluate_logits(others.logits, split.labels, truncated=others.truncated),
+            "left_evaluation": one.judged(found, split),
+            "right_evaluation": other.judged(others, split),
             "flips": flips,
         }
     )
@@ -119,10 +127,12 @@ class _Subject:
 
     def __init__(self, path: Path | str, threads: int) -> None:
         self.activation = "softmax"
+        self.simulated = False
         if (Path(path) / MANIFEST).is_file():
             artifact = Artifact.load(Path(path))
             self.labels = artifact.labels
             self.activation = artifact.io.activation
+            self.simulated = artifact.manifest.simulated
             self._run = TextPredictor.load(artifact, threads=threads).logits
             return
         checkpoint = find_model(path)
@@ -142,6 +152,14 @@ class _Subject:
 
     def logits(self, texts: Sequence[Text]) -> TextLogits:
         return self._run(texts)
+
+    def sample(self, split: Split, examples: int | None) -> Split:
+        count = examples or (SIMULATED_EXAMPLES if self.simulated else len(split))
+        return sampled(split, count)
+
+    def judged(self, found: TextLogits, split: Split) -> Evaluation:
+        result = evaluate_logits(found.logits, split.labels, truncated=found.truncated)
+        return result.model_copy(update={"simulated": self.simulated})
 
 
 def _shown(text: Text) -> str:

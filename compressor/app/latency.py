@@ -23,7 +23,7 @@ from compressor.core.measurement import Measurement
 from compressor.core.schema import Record, Text
 from compressor.core.verdict import Verdict
 from devices.conditions import Conditions, Judgement, judge
-from devices.legality import legality
+from devices.legality import check_legal, check_target, legality
 from devices.profiles import DeviceAddress, parse_device
 from devices.targets import target_for
 
@@ -158,6 +158,9 @@ def _measure(
     if output is not None:
         with disk_errors(output):
             output.mkdir(parents=True, exist_ok=True)
+    for artifact in artifacts:
+        check_legal(device.profile, artifact.manifest.format, artifact.manifest.precision)
+        check_target(device.profile, artifact.manifest.target)
     texts: tuple[Text, ...] = read_texts(sentences)[0]
     measured = measure(
         [subject_of(artifact) for artifact in artifacts],

@@ -106,7 +106,13 @@ def _artifact(artifact: Artifact, times: LatencySummary | None, verdict: Verdict
         parity_max_error=parity.max_error,
         label_agreement=parity.label_agreement,
         status=_status(artifact.name, verdict),
-        note="" if times else "not run on hardware" if manifest.format == "tensorrt" else "not measured",
+        note=""
+        if times
+        else "simulated; not run on hardware"
+        if manifest.simulated
+        else "not run on hardware"
+        if manifest.format == "tensorrt"
+        else "not measured",
         **_times(times),
     )
 

@@ -117,6 +117,12 @@ def _judge(accept: Accept, result: RunResult) -> Verdict | None:
         for device in [name for name in devices if any(item.device.startswith(f"{name}@") for item in measured)]:
             checks += judge_all([artifact], measured, [Budget.model_validate({"device": device, **limits})]).checks
         if not measured and unmeasured:
-            place = "not run on hardware" if artifact.manifest.format == "tensorrt" else "not measured"
+            place = (
+                "simulated; not run on hardware"
+                if artifact.manifest.simulated
+                else "not run on hardware"
+                if artifact.manifest.format == "tensorrt"
+                else "not measured"
+            )
             checks += judge_all([artifact], [], [Budget.model_validate({"device": place, **unmeasured})]).checks
     return Verdict.of(tuple(checks)) if checks else None

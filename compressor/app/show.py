@@ -145,6 +145,8 @@ def evaluation(found: Evaluation) -> None:
             ("calibration error", f"{found.expected_calibration_error:.4f}"),
             ("majority class", f"{found.majority_class:.2%}"),
             ("truncated sentences", found.truncated),
+            *([("sample", f"{found.examples} of {found.sampled_from}, seeded")] if found.sampled_from else []),
+            *([("answered by", "the vendor's simulator of the device, not hardware")] if found.simulated else []),
         ],
     )
 

@@ -13,17 +13,25 @@ from compressor.core.folders import MARKER, write_json
 from compressor.core.hashing import combine, file_hashes
 from compressor.core.schema import Record
 
-Format = Literal["onnx", "tflite", "tensorrt"]
-Precision = Literal["fp32", "fp16", "int8", "int4", "mixed"]
-FORMATS: tuple[Format, ...] = ("onnx", "tflite", "tensorrt")
+Format = Literal["onnx", "tflite", "tensorrt", "onnx-qnn"]
+Precision = Literal["fp32", "fp16", "int8", "int4", "mixed", "w8a16", "w8a8"]
+FORMATS: tuple[Format, ...] = ("onnx", "tflite", "tensorrt", "onnx-qnn")
+DEFAULT_FORMATS: tuple[Format, ...] = ("onnx", "tflite", "tensorrt")
+"""What is made where nothing is named: ``onnx-qnn`` needs the SoC it is for."""
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8", "int4")
-"""What can be asked for, the safest first."""
+"""What can be asked for of a CPU or GPU, the safest first."""
+NPU_PRECISIONS: tuple[Precision, ...] = ("fp16", "mixed", "w8a16", "w8a8")
+"""What can be asked for of an NPU, the safest first. ``w8a16`` and ``w8a8`` name the bits of weights and activations;
+``mixed`` is ``w8a16`` with the modules that lose most by it in half precision."""
 
 MANIFEST = "manifest.json"
 IO = "io.json"
 PARITY = "parity.json"
 LABELS = "labels.txt"
 CARD = "README.md"
+PLACEMENT = "placement.json"
+TARGET = "target.json"
+"""What a compiler left where, and what a compiled file is tied to; formats compiled ahead of time write both."""
 
 
 class TensorSpec(Record):
@@ -82,6 +90,24 @@ class ModelStatistics(Record):
     opset: int | None = None
 
 
+class Placement(Record):
+    """Where the operators of a compiled file run, as read from the file and from what its compiler said."""
+
+    nodes: int = Field(ge=1)
+    """Operators of the graph that was compiled, at the length where most stayed behind."""
+    cpu_nodes: dict[str, int] = Field(default_factory=dict)
+    """Operator to how many of them stayed on the CPU, at that length."""
+    contexts: int = Field(ge=0)
+    """Parts that run on the accelerator without interruption; 1 is best."""
+    reasons: dict[str, str] = Field(default_factory=dict)
+    """Operator to why the compiler left it on the CPU."""
+
+    @property
+    def delegated(self) -> float:
+        """The share of operators that run on the accelerator, 0 to 1."""
+        return 1.0 - sum(self.cpu_nodes.values()) / self.nodes
+
+
 class Manifest(Record):
     """``manifest.json``: what the artifact is, from what it was made, and the hash of every file."""
 
@@ -101,6 +127,13 @@ class Manifest(Record):
     reference: dict[str, float] = Field(default_factory=dict)
     """Metrics on the evaluation data: ``teacher``, ``checkpoint``, ``artifact`` (fractions), ``examples``, and the
     expected calibration error of checkpoint and artifact, ``checkpoint_ece`` and ``artifact_ece``."""
+    simulated: bool = False
+    """True where parity and metrics come from the vendor's simulator, on this machine: the answers of the device, never
+    its time."""
+    target: dict[str, str] = Field(default_factory=dict)
+    """For a file compiled ahead of time: ``device``, ``soc_model``, ``hexagon``, and the versions that compiled it."""
+    placement: Placement | None = None
+    """For a file compiled ahead of time: what runs on the accelerator."""
     attempts: tuple[dict[str, Any], ...] = ()
     """Every rung of the precision ladder that was tried: precision, metric, drop in points, calibration error, time
     where it was measured, accepted, reason."""

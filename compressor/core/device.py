@@ -36,6 +36,17 @@ class CoreCluster(Record):
     """None where the maker does not publish it."""
 
 
+class Hexagon(Record):
+    """The NPU of a Snapdragon, as its compiler names it; ``benchmarks/studies/qnn_socs.py`` measures the facts."""
+
+    soc_model: int = Field(gt=0)
+    """The SoC's number in Qualcomm's AI Engine Direct SDK, e.g. 57 for SM8650."""
+    arch: int = Field(gt=0)
+    """Hexagon generation, e.g. 75 for v75."""
+    precisions: tuple[Precision, ...]
+    """What an encoder compiles to as a whole, the smallest first: the NPU's ladder. Empty: CPU only."""
+
+
 class DeviceProfile(Record):
     """One kind of device; YAML files in ``devices/profiles/`` hold them."""
 
@@ -58,6 +69,8 @@ class DeviceProfile(Record):
     """Versions that support the board, e.g. ``5.1 - 6.2``."""
     widths_multiple_of: int | None = Field(default=None, ge=1)
     """Hidden and FFN widths that fill the vector or matrix units are multiples of this."""
+    hexagon: Hexagon | None = None
+    """The NPU for which ``onnx-qnn`` compiles; None: there is none."""
     facts: dict[str, str] = Field(default_factory=dict)
     """What is known of the hardware (``clusters``, ``npu``, ``memory``, …): shown to people, never decided on."""
     sources: tuple[str, ...] = Field(default=())
@@ -76,6 +89,14 @@ class DeviceProfile(Record):
             concerns = not rule.families or family in rule.families
             if concerns and rule.format == format_name and rule.precision in (None, precision):
                 return rule
+        computes = self.hexagon.precisions if self.hexagon is not None else ()
+        if format_name == "onnx-qnn" and computes and precision is not None and precision not in computes:
+            return Illegal(
+                format=format_name,
+                precision=precision,
+                reason=f"its Hexagon v{self.hexagon.arch if self.hexagon else 0} does not compute in {precision}",
+                instead=" or ".join(computes),
+            )
         if format_name not in self.formats:
             return Illegal(
                 format=format_name, reason=f"{self.title} has no runtime for it", instead=" or ".join(self.formats)

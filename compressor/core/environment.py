@@ -15,6 +15,7 @@ TRACKED = (
     "numpy",
     "onnx",
     "onnxruntime",
+    "onnxruntime-qnn",
     "onnxscript",
     "litert-torch",
     "ai-edge-quantizer",

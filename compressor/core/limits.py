@@ -30,6 +30,9 @@ class Limits(Record):
     accuracy_drop_points: Annotated[float | None, Field(default=None, ge=0, strict=True, allow_inf_nan=False)] = None
     """Percentage points below the reference in the artifact's manifest (the teacher, else its checkpoint)."""
 
+    delegated: Annotated[float | None, Field(default=None, ge=0, le=1, strict=True, allow_inf_nan=False)] = None
+    """Least share of operators that must run on the accelerator, for a file compiled ahead of time; 1.0: all."""
+
     def limits(self) -> dict[str, float]:
         """Returns {key: limit} of the limits that are set."""
         values = self.model_dump(include=set(Limits.model_fields), exclude_none=True)

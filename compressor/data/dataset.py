@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,6 +20,14 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.texts)
+
+
+def sampled(split: Split, count: int, *, seed: int = 0) -> Split:
+    """Returns ``count`` examples drawn without replacement, in the split's order; all of them where there are fewer."""
+    if len(split) <= count:
+        return split
+    rows = sorted(random.Random(seed).sample(range(len(split)), count))
+    return Split(tuple(split.texts[row] for row in rows), tuple(split.labels[row] for row in rows))
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,11 @@ def target_for(address: DeviceAddress) -> AbstractContextManager[Target]:
             f"'{address.profile.name}' names a kind of device but not where one is; expected an address to measure on",
             remedy=f"add where one is, e.g. {address.profile.name}@adb:SERIAL or {address.profile.name}@ssh:USER@HOST",
         )
+    if address.transport == "aihub":
+        raise DeviceError(
+            f"{address.name}: Qualcomm AI Hub has no shell for the runner; it times models itself",
+            remedy="use devices.targets.aihub.remote_for, or a phone of your own with adb:SERIAL",
+        )
     from devices.targets.remote import RemoteTarget
 
     if address.transport == "adb":

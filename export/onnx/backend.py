@@ -43,7 +43,9 @@ class OnnxBackend:
 
     format: Format = "onnx"
     model_file = files.MODEL_FILE
+    model_pattern = f"{model_file}*"
     dynamic_lengths = True
+    simulated = False
 
     def offers(self, precision: Precision) -> bool:
         """Returns True: every precision is made."""

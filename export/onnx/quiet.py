@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 @contextmanager
@@ -17,3 +18,21 @@ def errors_only(logger_name: str) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+@contextmanager
+def root_errors_only(package: str) -> Iterator[None]:
+    """Drops what ``package`` logs below ERROR to the root logger; the records of everyone else pass.
+
+    For packages without a logger of their own, such as onnxruntime's quantiser.
+    """
+
+    def admits(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.ERROR or package not in Path(record.pathname).parts
+
+    root = logging.getLogger()
+    root.addFilter(admits)
+    try:
+        yield
+    finally:
+        root.removeFilter(admits)

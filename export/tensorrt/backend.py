@@ -44,7 +44,9 @@ class TensorRTBackend:
 
     format: Format = "tensorrt"
     model_file = files.MODEL_FILE
+    model_pattern = f"{model_file}*"
     dynamic_lengths = False
+    simulated = False
 
     def offers(self, precision: Precision) -> bool:
         """Returns whether a graph of this precision is made; INT8 by Q/DQ, with ranges from calibration text."""

@@ -26,7 +26,9 @@ class TFLiteBackend:
 
     format: Format = "tflite"
     model_file = "model.tflite"
+    model_pattern = f"{model_file}*"
     dynamic_lengths = False
+    simulated = False
 
     def offers(self, precision: Precision) -> bool:
         """Returns whether the format can be made in this precision."""

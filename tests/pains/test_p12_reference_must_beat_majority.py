@@ -3,13 +3,17 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import numpy_helper
 
-from compressor.core.errors import ModelError
+from compressor.core.errors import ModelError, ParityError
 from compressor.distill.config import DistillConfig
 from compressor.distill.stage import Distill
 from compressor.evaluation import check_reference, evaluate_logits
+from export.qnn.quantize import quantize
 from tests.compressor.tiny_data import context, run_stage
+from tests.export.qnn.helpers import export, needs_qnn
 from tests.models import tiny_checkpoint
 
 
@@ -32,3 +36,26 @@ def test_an_untrained_teacher_is_not_distilled(tmp_path: Path) -> None:
     stage = Distill(DistillConfig.model_validate({"student": {"layers": 1}}))
     with pytest.raises(ModelError, match="more than"):
         run_stage(stage, context(tmp_path, teacher), tmp_path / "out")
+
+
+@pytest.mark.usefixtures("simulated_answers")
+def test_a_compiled_graph_that_answers_wrongly_is_refused_in_its_own_runtime(trained, tmp_path, monkeypatch):
+    """Parity is the file's own, in the runtime it is for: a sound FP32 graph does not vouch for what was compiled."""
+    needs_qnn()
+    from export.qnn import backend
+
+    def wrong(source: Path, target: Path, *rest: object) -> tuple[str, ...]:
+        model = onnx.load(source)
+        weights = {item.name: item for item in model.graph.initializer}
+        (last,) = [
+            node for node in model.graph.node if "classifier" in node.name and node.op_type in ("Gemm", "MatMul")
+        ]
+        weight = weights[last.input[1]]
+        weight.CopyFrom(numpy_helper.from_array(-numpy_helper.to_array(weight), weight.name))
+        onnx.save(model, source.with_name("wrong.onnx"))
+        return quantize(source.with_name("wrong.onnx"), target, *rest)
+
+    monkeypatch.setattr(backend, "quantize", wrong)
+    with pytest.raises(ParityError, match=r"onnx-qnn w8a16 has a signal-to-noise ratio of -"):
+        export(trained, tmp_path / "made", "w8a16", selection=None, report=None)
+    assert list((tmp_path / "made").iterdir()) == []

@@ -1,0 +1,130 @@
+"""Ranges of activations, observed on text, and how much of each to keep for a number of quantisation steps."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from export.calibration import Calibration
+from export.onnx import files
+from export.qnn.masks import NPU_FILL
+
+BINS = 2048
+SENTENCES = 128
+"""Calibration sentences that are run; ranges of an encoder settle well before."""
+MASK_MARGIN = 8.0
+"""Masked scores are kept this far below the lowest score of text: exp(-8) is 3e-4 of it, and the row's largest weighs
+far more."""
+_SHRINKAGES = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3)
+_ERRORS_ONLY = 3
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Values of one tensor over all calibration sentences."""
+
+    low: float
+    high: float
+    counts: np.ndarray
+    """How many values fell into each of BINS equal bins from ``low`` to ``high``."""
+
+    @property
+    def centers(self) -> np.ndarray:
+        """The middle of each bin."""
+        edges = np.linspace(self.low, self.high, BINS + 1)
+        return np.asarray((edges[:-1] + edges[1:]) / 2)
+
+
+def observe(model: ir.Model, tensors: Sequence[str], calibration: Calibration) -> dict[str, Histogram]:
+    """Runs calibration text through a float graph, each sentence at its own length, and counts values by tensor.
+
+    Args:
+        model: the float graph, with a dynamic token dimension.
+        tensors: names of float values in it.
+        calibration: the text; SENTENCES from all over it are used.
+
+    Returns:
+        The histogram of every tensor that occurs.
+    """
+    step = max(1, len(calibration) // SENTENCES)
+    few = replace(calibration, texts=calibration.texts[::step][:SENTENCES])
+    feeds = [{name: array.astype(np.int32) for name, array in batch.items()} for batch in few.batches(rows=1)]
+    with tempfile.TemporaryDirectory() as folder:
+        session = _session(model, tensors, Path(folder) / "observed.onnx")
+        names = [item.name for item in session.get_inputs()]
+        lows = dict.fromkeys(tensors, np.inf)
+        highs = dict.fromkeys(tensors, -np.inf)
+        for feed in feeds:
+            for name, found in zip(tensors, session.run(list(tensors), {n: feed[n] for n in names}), strict=True):
+                lows[name] = min(lows[name], float(found.min()))
+                highs[name] = max(highs[name], float(found.max()))
+        counts = {name: np.zeros(BINS, dtype=np.int64) for name in tensors}
+        for feed in feeds:
+            for name, found in zip(tensors, session.run(list(tensors), {n: feed[n] for n in names}), strict=True):
+                counts[name] += _count(found, lows[name], highs[name])
+    return {name: Histogram(lows[name], highs[name], counts[name]) for name in tensors}
+
+
+def clipped(found: Histogram, steps: int) -> tuple[float, float]:
+    """Returns the range, within the observed one, that quantises to ``steps`` steps with the least squared error.
+
+    Widely spread outliers are clipped where the finer step is worth more than their loss (as in Banner et al. 2019,
+    https://arxiv.org/abs/1810.05723, by search instead of an assumed distribution). Zero stays within.
+    """
+    if not found.counts.any() or found.high <= found.low:
+        return min(found.low, 0.0), max(found.high, 0.0)
+    centers, weights = found.centers, found.counts / found.counts.sum()
+    best, least = (found.low, found.high), np.inf
+    for left in _SHRINKAGES:
+        for right in _SHRINKAGES:
+            low, high = min(found.low * left, 0.0), max(found.high * right, 0.0)
+            outside = centers - np.clip(centers, low, high)
+            error = float((weights * outside**2).sum()) + ((high - low) / (steps - 1)) ** 2 / 12
+            if error < least:
+                best, least = (low, high), error
+    return best
+
+
+def without_mask(found: Histogram) -> Histogram:
+    """Returns masked scores without their masked part: what is left of it lies MASK_MARGIN below the lowest of text.
+
+    Quantised values saturate, so every masked score becomes that lowest one.
+    """
+    text = found.centers > NPU_FILL / 2
+    if found.low > NPU_FILL / 2 or not found.counts[text].any():
+        return found
+    occupied = np.flatnonzero(text & (found.counts > 0))
+    low = float(found.centers[occupied[0]]) - MASK_MARGIN
+    return Histogram(low, found.high, _count(found.centers[occupied], low, found.high, found.counts[occupied]))
+
+
+def _count(values: np.ndarray, low: float, high: float, weights: np.ndarray | None = None) -> np.ndarray:
+    if high <= low:
+        counts = np.zeros(BINS, dtype=np.int64)
+        counts[0] = values.size
+        return counts
+    return np.asarray(np.histogram(values, bins=BINS, range=(low, high), weights=weights)[0], dtype=np.int64)
+
+
+def _session(model: ir.Model, tensors: Sequence[str], path: Path) -> Any:
+    """Returns a session on this CPU that hands out ``tensors`` beside the graph's own output."""
+    import onnxruntime as ort
+
+    proto = ir.serde.serialize_model(model)
+    known = {item.name for item in proto.graph.output}
+    for name in tensors:
+        if name not in known:
+            proto.graph.output.add().name = name
+    onnx.save(proto, str(path), save_as_external_data=files.weight_bytes(model) > files.MAX_EMBEDDED_BYTES)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
