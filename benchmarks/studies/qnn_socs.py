@@ -56,10 +56,10 @@ def main() -> None:
             graphs[precision] = work / f"{precision}.onnx"
             quantize(source, graphs[precision], precision, QuantizationPlan(), calibration)
         for hexagon, device in _socs():
-            for precision, graph in graphs.items():
+            for compiled, graph in graphs.items():
                 row = _row(graph, work, options.lengths, hexagon, device)
                 rows.append({"device": device, "soc_model": hexagon.soc_model, "hexagon": f"v{hexagon.arch}",
-                             "precision": precision, **row, **library_versions()})  # fmt: skip
+                             "precision": compiled, **row, **library_versions()})  # fmt: skip
                 print(*(f"{key} {value}" for key, value in rows[-1].items()), sep=" | ", flush=True)
     write_json(options.output, rows)
 
