@@ -8,6 +8,7 @@ from pathlib import Path
 from compressor.core.artifact import Artifact, Format, IOSpec, Precision
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ArtifactError
+from compressor.core.hashing import sha256_file
 from devices.runner import EntryPoint, Runtime, entry_points
 
 TORCH_PROCESSES = 2
@@ -64,6 +65,22 @@ def subject_of(artifact: Artifact, *, pad_to: int | None = None) -> Subject:
         format_name=manifest.format,
         precision=manifest.precision,
     )
+
+
+def bare_subject(model: Path, io: IOSpec, *, format_name: Format, precision: Precision, tokenizer: Path) -> Subject:
+    """Returns a model file without an artifact around it as a subject.
+
+    Args:
+        model: the file.
+        io: how it is fed.
+        format_name: what runs it.
+        precision: as found in it.
+        tokenizer: the folder of its ``tokenizer.json``.
+    """
+    return _from_io(
+        io, name=model.stem, hash_=sha256_file(model), runtime=_RUNTIMES[format_name], model=model,
+        tokenizer=tokenizer, pad_to=None, format_name=format_name, precision=precision,
+    )  # fmt: skip
 
 
 def torch_subject(checkpoint: Checkpoint, *, name: str, max_tokens: int, pad_to: int | None = None) -> Subject:

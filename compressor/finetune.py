@@ -9,9 +9,11 @@ import torch
 from torch import nn
 
 from compressor.core.checkpoint import Checkpoint
-from compressor.core.errors import StageError
+from compressor.core.errors import ModelError, RecipeError, StageError
+from compressor.core.task import Task
 from compressor.data.batches import encode_split
 from compressor.evaluation import evaluate_model
+from compressor.families.heads import find_task
 from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.train.history import write_history
@@ -21,6 +23,13 @@ from compressor.train.optimizer import freeze_word_embeddings
 from compressor.train.runtime import reproducible
 from compressor.train.settings import TrainSettings
 
+_PROBLEM_TYPES: dict[Task, str] = {
+    "text-classification": "single_label_classification",
+    "multi-label-classification": "multi_label_classification",
+    "regression": "regression",
+}
+"""What ``config.json`` calls the tasks that are trained here."""
+
 
 class FinetuneConfig(TrainSettings):
     """Settings of ``finetune``; the defaults suit a small encoder such as MiniLM."""
@@ -28,7 +37,7 @@ class FinetuneConfig(TrainSettings):
 
 @register
 class Finetune(Stage[FinetuneConfig]):
-    """Trains the current checkpoint on the labelled data with cross-entropy."""
+    """Trains the current checkpoint on the labelled data: one label a text, several, or a number."""
 
     name: ClassVar[str] = "finetune"
     config_type: ClassVar[type[StageConfig]] = FinetuneConfig
@@ -37,8 +46,19 @@ class Finetune(Stage[FinetuneConfig]):
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers", "accelerate")
 
     def requires(self, context: Context) -> None:
-        """Raises ModelError where the current checkpoint is no supported model."""
+        """Checks that a head of logits is what the data wants and the current checkpoint may get.
+
+        Raises:
+            RecipeError: the recipe's task is none that is trained here.
+            ModelError: the checkpoint is no supported model, or has a trained head of another kind.
+        """
         load_config(context.current)
+        check_trainable(context.data.task, self.name)
+        if (found := _head(context.current)) in ("token-classification", "question-answering"):
+            raise ModelError(
+                f"{context.current.path} has a trained {found} head, which finetune would throw away",
+                remedy="start from the encoder it was trained from, or take the finetune stage out",
+            )
 
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Trains and saves; returns curves, accuracies and the parameter count."""
@@ -46,8 +66,9 @@ class Finetune(Stage[FinetuneConfig]):
         seed = context.seed if config.seed is None else config.seed
         names = context.data.label_names
         with reproducible(seed=seed, threads=context.threads):
+            task = context.data.task
             model = load_compressed(context.current.path, num_labels=len(names))
-            set_labels(model, names)
+            set_labels(model, names, task)
             if config.freeze_embeddings:
                 freeze_word_embeddings(model)
             splits = {
@@ -55,14 +76,16 @@ class Finetune(Stage[FinetuneConfig]):
                 for name, split in context.data.splits.items()
             }
             curves = train(
-                Classification(model),
+                Classification(model, task),
                 splits["train"],
                 config,
                 seed=seed,
                 scratch=context.scratch,
                 progress=context.progress,
             )
-            accuracy = {name: evaluate_model(model, splits[name]).model_dump() for name in ("validation", "test")}
+            accuracy = {
+                name: evaluate_model(model, splits[name], task=task).model_dump() for name in ("validation", "test")
+            }
         save_checkpoint(model, context.current.path, output)
         write_history(output, context.current, {"stage": self.name, "epochs": config.epochs, "lr": config.lr})
         return {
@@ -80,9 +103,26 @@ class Finetune(Stage[FinetuneConfig]):
             raise StageError(f"{output} has the labels {found}; expected {expected}", remedy="report this stage")
 
 
-def set_labels(model: nn.Module, names: tuple[str, ...]) -> None:
-    """Writes label names into a model's config, in the order of its logits."""
+def check_trainable(task: Task, stage: str, tasks: tuple[Task, ...] = tuple(_PROBLEM_TYPES)) -> None:
+    """Raises RecipeError where a training stage does not know how to teach a task."""
+    if task not in tasks:
+        raise RecipeError(
+            f"the stage {stage} does not train {task}; expected {', '.join(tasks)}",
+            remedy="start from a model that is trained for the task: quantize, export and benchmark take it as it is",
+        )
+
+
+def _head(checkpoint: Checkpoint) -> Task | None:
+    try:
+        return find_task(checkpoint)
+    except ModelError:
+        return None  # a head for pretraining, which makes way
+
+
+def set_labels(model: nn.Module, names: tuple[str, ...], task: Task = "text-classification") -> None:
+    """Writes label names, in the order of its logits, and the kind of labels into a model's config."""
     config: Any = model.config
+    config.problem_type = _PROBLEM_TYPES[task]
     config.id2label = dict(enumerate(names))
     config.label2id = {name: index for index, name in enumerate(names)}
 

@@ -12,7 +12,10 @@ from torch import nn
 
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ModelError
+from compressor.core.task import Task
 from compressor.families import FamilyAdapter, adapter_for
+from compressor.families.heads import AUTO_CLASSES, find_task
+from compressor.families.pooling import Embedder, read_pooling
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
@@ -59,28 +62,34 @@ def load_config(checkpoint: Checkpoint) -> Any:
     return config
 
 
-def load_compressed(path: str | Path, *, attention: str = "eager", num_labels: int | None = None) -> nn.Module:
-    """Loads a classifier from a folder (compressed or plain) or a hub id, in float32 and evaluation mode.
+def load_compressed(
+    path: str | Path | Checkpoint, *, attention: str = "eager", num_labels: int | None = None, task: Task | None = None
+) -> nn.Module:
+    """Loads a model with its head from a folder (compressed or plain) or a hub id, in float32 and evaluation mode.
 
     Args:
         path: a checkpoint folder, or a hub id.
         attention: the attention implementation; ``eager`` exports and fuses everywhere.
         num_labels: replace the head by a fresh one of this size when the checkpoint has another size or none; only head
             and pooler may be made anew, never the encoder.
+        task: what the head answers; found from the checkpoint where None (a classifier where ``num_labels`` is given).
 
     Raises:
         ModelError: not a model folder, pickled weights only, a damaged weight file, an unknown family, or weights that
             do not fit the config.
     """
-    from transformers import AutoModelForSequenceClassification
+    import transformers
 
     checkpoint = path if isinstance(path, Checkpoint) else resolve(path)
     config = load_config(checkpoint)
     if num_labels is not None:
         config.num_labels = num_labels
+    if task is None:
+        task = find_task(checkpoint) if num_labels is None else "text-classification"
+    pooling = read_pooling(checkpoint) if task == "sentence-embedding" else None
     _quiet_transformers()
     try:
-        model, loading = AutoModelForSequenceClassification.from_pretrained(
+        model, loading = getattr(transformers, AUTO_CLASSES[task]).from_pretrained(
             checkpoint.path,
             config=config,
             attn_implementation=attention,
@@ -100,14 +109,18 @@ def load_compressed(path: str | Path, *, attention: str = "eager", num_labels: i
             f"{checkpoint.path} holds a damaged weight file ({error}); expected whole safetensors",
             remedy="fetch the model again; with git, 'git lfs pull' replaces a pointer by the weights it stands for",
         ) from error
-    _check_loaded(checkpoint, adapter_for(config), loading, fresh_head=num_labels is not None)
-    module: nn.Module = model.eval()
-    return module
+    adapter = adapter_for(config)
+    base = f"{adapter.base}." if pooling is not None else ""
+    _check_loaded(checkpoint, adapter, loading, fresh_head=num_labels is not None or pooling is not None, prefix=base)
+    module: nn.Module = model if pooling is None else Embedder(model, adapter.base, pooling)
+    return module.eval()
 
 
-def _check_loaded(checkpoint: Checkpoint, adapter: FamilyAdapter, loading: dict[str, Any], *, fresh_head: bool) -> None:
-    """Refuses a model of which more was initialised at random than a fresh head may be."""
-    unfilled = {*loading["missing_keys"], *(name for name, *_ in loading["mismatched_keys"])}
+def _check_loaded(
+    checkpoint: Checkpoint, adapter: FamilyAdapter, loading: dict[str, Any], *, fresh_head: bool, prefix: str
+) -> None:
+    """Refuses a model of which more was initialised at random than a fresh head may be; names get ``prefix``."""
+    unfilled = {f"{prefix}{x}" for x in (*loading["missing_keys"], *(name for name, *_ in loading["mismatched_keys"]))}
     body = sorted(name for name in unfilled if adapter.in_body(name))
     if body:
         raise ModelError(
@@ -118,7 +131,8 @@ def _check_loaded(checkpoint: Checkpoint, adapter: FamilyAdapter, loading: dict[
     if unfilled and not fresh_head:
         raise ModelError(
             f"{checkpoint.path} has no weights for {', '.join(sorted(unfilled)[:3])}; expected a trained classifier",
-            remedy="train a classification head first (a recipe with a finetune stage does)",
+            remedy="train a classification head first (a recipe with a finetune stage does), or name the head it has "
+            "with --task",
         )
 
 

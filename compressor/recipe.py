@@ -13,6 +13,7 @@ from compressor.core.errors import RecipeError
 from compressor.core.limits import Limits
 from compressor.core.schema import Record
 from compressor.core.strict import parse, read_yaml
+from compressor.core.task import Task
 from compressor.data.reader import DataSpec
 from compressor.stage import Stage, StageConfig, stage_names, stage_type
 
@@ -37,7 +38,7 @@ class RecipeFile(Record):
     """What a recipe file may hold; stages are checked one by one against their own settings."""
 
     version: Literal[1]
-    task: Literal["text-classification"] = "text-classification"
+    task: Task = "text-classification"
     teacher: TeacherSpec
     data: DataSpec
     seed: int = 0
@@ -69,7 +70,7 @@ class Recipe(Record):
     threads: int | None
     stages: tuple[StageEntry, ...]
     accept: Accept
-    task: str = "text-classification"
+    task: Task = "text-classification"
 
 
 def load_recipe(path: Path, overrides: tuple[str, ...] = ()) -> Recipe:

@@ -34,6 +34,18 @@ class Encoded:
         return len(self.ids)
 
 
+@dataclass(frozen=True)
+class Spans:
+    """Where in its text each token of :meth:`SentenceEncoder.encode` stands."""
+
+    offsets: tuple[tuple[int, int], ...]
+    """First character and the one after the last, in the text that the token is from."""
+    sources: tuple[int | None, ...]
+    """0 for the first text of a pair (or the only one), 1 for the second, None for a special token."""
+    words: tuple[int | None, ...]
+    """Index of the word, as the tokenizer splits words; None for a special token."""
+
+
 class SentenceEncoder:
     """Tokenises with truncation to ``max_tokens``; padding is a separate, explicit step.
 
@@ -77,6 +89,11 @@ class SentenceEncoder:
         return [
             Encoded(tuple(b.ids), tuple(b.type_ids), len(a.ids) > len(b.ids)) for a, b in zip(full, kept, strict=True)
         ]
+
+    def spans(self, texts: Sequence[Text]) -> list[Spans]:
+        """Returns the places of the tokens that :meth:`encode` gives, cut where it cuts."""
+        found = self._truncating.encode_batch(list(texts))
+        return [Spans(tuple(item.offsets), tuple(item.sequence_ids), tuple(item.word_ids)) for item in found]
 
     def pad(self, encoded: Sequence[Encoded], length: int | None = None) -> Batch:
         """Returns a batch padded to ``length`` tokens, or to the longest of ``encoded``.

@@ -13,6 +13,7 @@ from compressor.core.artifact import Format, IOSpec, ModelStatistics, Precision,
 from compressor.core.device import DeviceProfile
 from compressor.core.errors import MissingExtraError
 from compressor.core.schema import Record
+from compressor.core.task import LOGITS, Task, is_per_token, outputs_of
 from compressor.quantize.plan import QuantizationPlan
 from compressor.text import Batch
 from export.calibration import Calibration
@@ -30,13 +31,21 @@ class ConversionSpec(Record):
     takes_token_types: bool
     pad_id: int
     num_labels: int
+    """Width of the logits, or of the embedding."""
     model_type: str
+    task: Task = "text-classification"
     profiles: tuple[tuple[int, int, int], ...] = ()
     """TensorRT's optimisation profiles as (min, opt, max) tokens; empty: one a length bucket, tuned for its end."""
     tensorrt: str | None = None
     """Versions of TensorRT on the device, e.g. ``8.6 - 10.3``; None: not known."""
     device: DeviceProfile | None = None
     """For formats that are compiled for one device; None where none was named."""
+
+    def output_shapes(self, batch: int | str, tokens: int | str) -> dict[str, tuple[int | str, ...]]:
+        """Returns canonical output name to shape, in the order of the model file's outputs."""
+        width: tuple[int, ...] = () if self.task == "question-answering" else (self.num_labels,)
+        each = (tokens, *width) if is_per_token(self.task) else width
+        return dict.fromkeys(outputs_of(self.task), (batch, *each))
 
 
 class Predictor(Protocol):
@@ -45,7 +54,7 @@ class Predictor(Protocol):
     runtime: str
     """Name and version of the runtime."""
 
-    def logits(self, batch: Batch) -> np.ndarray:
+    def run(self, batch: Batch) -> dict[str, np.ndarray]:
         """Runs padded token ids.
 
         Args:
@@ -53,9 +62,17 @@ class Predictor(Protocol):
                 lengths (any length where they are dynamic).
 
         Returns:
-            float32 logits of shape (batch, labels).
+            Canonical output name to a float32 array of shape (batch, …): ``logits``; ``start_logits`` and
+            ``end_logits``; ``embedding``.
+
+        Raises:
+            UsageError: ids that are no whole numbers, or none at all.
         """
         ...
+
+    def logits(self, batch: Batch) -> np.ndarray:
+        """Returns the logits alone, of shape (batch, labels) or (batch, tokens, labels)."""
+        return self.run(batch)[LOGITS]
 
 
 @runtime_checkable

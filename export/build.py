@@ -30,10 +30,11 @@ from compressor.core.environment import machine, versions
 from compressor.core.errors import AcceptanceError, ArtifactError, ParityError, StageError, UsageError
 from compressor.core.folders import new_folder
 from compressor.data.dataset import Split
-from compressor.evaluation import Evaluation, evaluate_logits
+from compressor.evaluation import Evaluation
 from compressor.quantize.mixed import refinements
 from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Progress, silent
+from compressor.tasks import HEADS
 from export.backend import Backend, backend_for
 from export.bundle import write_card, write_companions
 from export.ladder import Attempt, Rung, judge_drop, npu_rungs, rungs
@@ -256,10 +257,11 @@ class _Exporter:
         predictors = open_predictors(self.backend, folder, io, threads=self.request.threads)
         parity = compare(
             self.source.cases, predictors[0], precision, text=self.request.parity_source,
-            simulated=self.backend.simulated,
+            simulated=self.backend.simulated, task=self.source.spec.task,
         )  # fmt: skip
         require_parity(parity, name)
-        return _Candidate(folder, statistics.precision, io, parity, TextPredictor(self.source.encoder, io, *predictors))
+        predictor = TextPredictor(self.source.encoder, io, *predictors)
+        return _Candidate(folder, statistics.precision, io, parity, predictor, self.source.labels)
 
     def _make(self, rung: Rung, folder: Path) -> _Candidate:
         source = self._fp32()
@@ -283,7 +285,7 @@ class _Exporter:
         reason += "" if limit is None else f", {limit:.2f} allowed"
         return self._attempt(
             rung, reason, accepted=allowed, value=score.value, drop_points=drop,
-            expected_calibration_error=score.expected_calibration_error,
+            **_known(expected_calibration_error=score.expected_calibration_error),
         )  # fmt: skip
 
     def _bundle(self, rung: Rung, candidate: _Candidate, attempts: tuple[Attempt, ...], target: Path) -> Artifact:
@@ -331,12 +333,16 @@ class _Exporter:
             return {}
         score = candidate.score(split)
         teacher = {} if self.request.teacher is None else {"teacher": self.request.teacher.value}
-        calibration = {
-            "checkpoint_ece": checkpoint.expected_calibration_error,
-            "artifact_ece": score.expected_calibration_error,
-        }
+        calibration = _known(
+            checkpoint_ece=checkpoint.expected_calibration_error, artifact_ece=score.expected_calibration_error
+        )
         values = {"checkpoint": checkpoint.value, "artifact": score.value, "examples": float(len(split))}
         return {**teacher, **values, **calibration}
+
+
+def _known(**values: float | None) -> dict[str, float]:
+    """Returns the values that a task has; only one label a text has a calibration error."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _method(format_name: Format, rung: Rung) -> str | None:
@@ -356,13 +362,13 @@ class _Candidate:
     io: IOSpec
     parity: Parity
     predictor: TextPredictor
+    labels: tuple[str, ...] = ()
     scores: dict[Split, Evaluation] = field(default_factory=dict)
 
     def score(self, split: Split) -> Evaluation:
         """Returns the task metrics on a split, run once."""
         if split not in self.scores:
-            found = self.predictor.logits(split.texts)
-            self.scores[split] = evaluate_logits(found.logits, split.labels, truncated=found.truncated)
+            self.scores[split] = _score(self.predictor, split, self.labels)
         return self.scores[split]
 
 
@@ -378,3 +384,8 @@ def _json(path: Path) -> dict[str, Any]:
     """Returns what a format compiled ahead of time left beside its files; nothing where it left none."""
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return found
+
+
+def _score(predictor: TextPredictor, split: Split, labels: tuple[str, ...]) -> Evaluation:
+    head = HEADS[predictor.io.task]
+    return head.evaluate(predictor.run(head.texts(split)), split, predictor.encoder, labels)

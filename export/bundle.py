@@ -13,6 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from compressor.core.artifact import CARD, IO, LABELS, PARITY, Artifact, IOSpec, Manifest
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.folders import write_json, write_text
+from compressor.tasks import HEADS
 from export.parity import Parity
 
 TOKENIZER_FILES = (
@@ -36,7 +37,13 @@ def write_card(folder: Path, manifest: Manifest, io: IOSpec, parity: Parity, lab
     """Writes the generated ``README.md``: what this is, what was proven, how to feed it."""
     template = files("export").joinpath("card.md.jinja").read_text(encoding="utf-8")
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
-    values: dict[str, Any] = {"manifest": manifest, "io": io, "parity": parity, "labels": labels}
+    values: dict[str, Any] = {
+        "manifest": manifest,
+        "io": io,
+        "parity": parity,
+        "labels": labels,
+        "measures": HEADS[io.task].measures,
+    }
     write_text(folder / CARD, environment.from_string(template).render(**values, json=json.dumps))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,13 +16,17 @@ from compressor.core.checkpoint import Checkpoint
 from compressor.core.device import CPU_LADDER, DeviceProfile, LadderStep
 from compressor.core.errors import ModelError, UsageError
 from compressor.core.schema import Text
+from compressor.core.task import Task
 from compressor.data.batches import encode_split
 from compressor.data.dataset import Split, sampled
 from compressor.evaluation import SIMULATED_EXAMPLES, Evaluation, check_reference, evaluate_checkpoint
 from compressor.families import adapter_for
+from compressor.families.heads import LABELLED, find_task
+from compressor.families.pooling import read_pooling
 from compressor.models import load_compressed, load_config
 from compressor.quantize.plan import QuantizationPlan, Sensitivity
 from compressor.quantize.sensitivity import analyse_cached
+from compressor.tasks import HEADS
 from compressor.text import SentenceEncoder
 from compressor.train.runtime import torch_threads
 from export.backend import ConversionSpec
@@ -76,6 +80,8 @@ class ExportRequest:
     limit is taken, the untouched FP32 file among them; without it the first one."""
     cache: Path | None = None
     """Where sensitivities are kept between runs; None: they are computed again."""
+    task: Task | None = None
+    """What the head answers; found from the checkpoint where None."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,11 +108,16 @@ class ExportSource:
                 majority class.
         """
         config = load_config(checkpoint)
-        model = load_compressed(checkpoint.path)
+        task = request.task or find_task(checkpoint)
         adapter = adapter_for(config)
         lengths = check_lengths(request.lengths, config)
-        labels, num_labels = checkpoint.labels, int(config.num_labels)
-        if len(labels) != num_labels:
+        if task == "sentence-embedding":
+            _check_cut(checkpoint, lengths)
+        model = load_compressed(checkpoint.path, task=task)
+        labelled = task in LABELLED
+        labels = checkpoint.labels if labelled else ()
+        num_labels = int(config.num_labels) if labelled else adapter.hidden_size(config)
+        if labelled and len(labels) != num_labels:
             raise ModelError(
                 f"config.json names {len(labels)} labels for {num_labels} logits", remedy="set id2label in config.json"
             )
@@ -116,11 +127,14 @@ class ExportSource:
             lengths=lengths, max_tokens=lengths[-1], takes_token_types=token_types, pad_id=encoder.pad_id,
             num_labels=num_labels, model_type=adapter.model_type, profiles=request.profiles, tensorrt=request.tensorrt,
             device=request.device,
+            task=task,
         )  # fmt: skip
+        texts = texts_for(task, 1, request.parity_texts)
+        _check_shortest(encoder, texts[0], lengths)
         return cls(
             checkpoint=checkpoint, model=model, encoder=encoder, spec=spec, labels=labels,
-            text_columns=2 if isinstance(request.parity_texts[0], tuple) else 1,
-            cases=parity_cases(model, encoder, request.parity_texts, lengths, token_types=token_types),
+            text_columns=2 if isinstance(texts[0], tuple) else 1,
+            cases=parity_cases(model, encoder, texts, lengths, token_types=token_types, task=task),
             selection=_evaluate(checkpoint, request.selection, request, spec),
             report=_evaluate(checkpoint, request.report, request, spec),
         )  # fmt: skip
@@ -144,7 +158,7 @@ class ExportSource:
 
     def sensitivities(self, request: ExportRequest, plan: QuantizationPlan) -> tuple[Sensitivity, ...]:
         """Returns each module's cost: of the plan where an analysis ran before, else found on the selection split."""
-        if plan.sensitivities or request.selection is None:
+        if plan.sensitivities or request.selection is None or self.spec.task != "text-classification":
             return plan.sensitivities
         part = request.selection
         step = max(1, len(part) // SENSITIVITY_SENTENCES)
@@ -172,6 +186,8 @@ class ExportSource:
     def io(self, signatures: tuple[Signature, ...], *, dynamic_lengths: bool) -> IOSpec:
         """Returns the ``io.json`` of a converted file with these entry points."""
         return IOSpec(
+            task=self.spec.task,
+            activation=HEADS[self.spec.task].activation,
             text_columns=self.text_columns,
             max_tokens=self.spec.max_tokens,
             lengths=() if dynamic_lengths else self.spec.lengths,
@@ -207,12 +223,47 @@ def check_lengths(lengths: tuple[int, ...], config: Any) -> tuple[int, ...]:
     return ordered
 
 
+def texts_for(task: Task, text_columns: int, texts: Sequence[Text]) -> tuple[Text, ...]:
+    """Returns texts in the form that a model takes.
+
+    Single texts become pairs with a neighbour where the model reads questions and contexts, or two texts; of pairs,
+    each half is embedded or tagged by itself. Else a classifier takes what there is: pairs make it one of two texts.
+    """
+    if (task == "question-answering" or text_columns == 2) and not isinstance(texts[0], tuple):
+        return tuple(zip(map(str, texts), map(str, (*texts[1:], texts[0])), strict=True))
+    if task in ("sentence-embedding", "token-classification") and isinstance(texts[0], tuple):
+        return tuple(half for pair in texts for half in pair)
+    return tuple(texts)
+
+
+def _check_shortest(encoder: SentenceEncoder, text: Text, lengths: tuple[int, ...]) -> None:
+    """Refuses a length that not even an empty text, or pair, fits into."""
+    needed = len(encoder.encode([("", "") if isinstance(text, tuple) else ""])[0])
+    if lengths[0] <= needed:
+        raise UsageError(
+            f"length {lengths[0]}: expected at least {needed + 1}, {needed} special tokens and one piece of text",
+            remedy="pass longer lengths",
+        )
+
+
+def _check_cut(checkpoint: Checkpoint, lengths: tuple[int, ...]) -> None:
+    """Refuses lengths at which an artifact would read text that the checkpoint's own tokenisation cuts off."""
+    limit = read_pooling(checkpoint).max_tokens
+    if limit is not None and lengths[-1] > limit:
+        raise UsageError(
+            f"lengths {', '.join(map(str, lengths))}: expected at most {limit}, where sentence_bert_config.json cuts",
+            remedy=f"pass lengths of at most {limit}, or raise max_seq_length there",
+        )
+
+
 def _evaluate(
     checkpoint: Checkpoint, split: Split | None, request: ExportRequest, spec: ConversionSpec
 ) -> Evaluation | None:
     if split is None:
         return None
-    evaluation = evaluate_checkpoint(checkpoint, split, threads=request.threads, max_tokens=spec.max_tokens)
+    evaluation = evaluate_checkpoint(
+        checkpoint, split, threads=request.threads, max_tokens=spec.max_tokens, task=spec.task
+    )
     check_reference(evaluation)
     return evaluation
 

@@ -14,13 +14,14 @@ from compressor.core.device import CPU_LADDER
 from compressor.core.errors import ModelError, StageError
 from compressor.core.schema import Text
 from compressor.evaluation import check_reference, evaluate_checkpoint
+from compressor.families.heads import LABELLED, find_task
 from compressor.models import load_config
 from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Context, Stage, StageConfig, register
 from export.backend import backend_for
 from export.build import export_artifacts
 from export.ladder import first_method
-from export.source import ExportRequest, check_lengths
+from export.source import ExportRequest, check_lengths, texts_for
 from export.tensorrt.versions import parse_range
 
 DEFAULT_LENGTHS = (16, 32, 64, 128)
@@ -65,8 +66,14 @@ class ExportStage(Stage[ExportConfig]):
             parse_range(self.config.tensorrt)
 
     def requires(self, context: Context) -> None:
-        """Checks that the checkpoint's labels are the data's, in the same order."""
-        if context.current.labels != context.data.label_names:
+        """Checks that the checkpoint answers what the data asks, with the same labels in the same order."""
+        task = context.data.task
+        if (found := find_task(context.current)) != task:
+            raise ModelError(
+                f"the checkpoint's head is for {found}; the recipe's task is {task}",
+                remedy=f"set 'task: {found}', or put a finetune stage first",
+            )
+        if task in LABELLED and context.current.labels != context.data.label_names:
             raise ModelError(
                 f"the checkpoint's labels are {', '.join(context.current.labels[:6])}; "
                 f"the data's are {', '.join(context.data.label_names[:6])}",
@@ -87,18 +94,19 @@ class ExportStage(Stage[ExportConfig]):
             item for item in self.config.precisions if item not in PRECISIONS or PRECISIONS.index(item) <= smallest
         )
         longest = max(self.config.lengths)
+        task = context.data.task
         teacher = evaluate_checkpoint(
-            context.trained_teacher, context.data.test, threads=context.threads, max_tokens=longest
+            context.trained_teacher, context.data.test, threads=context.threads, max_tokens=longest, task=task
         )
         check_reference(teacher, "the teacher")
         request = ExportRequest(
             formats=self.config.to, precisions=precisions, lengths=self.config.lengths, plan=plan,
             tensorrt=self.config.tensorrt,
             parity_texts=context.data.test.texts[:PARITY_TEXTS], parity_source="test texts",
-            calibration_texts=_spread(context.data.train.texts, CALIBRATION_TEXTS),
+            calibration_texts=texts_for(task, 1, _spread(context.data.train.texts, CALIBRATION_TEXTS)),
             selection=context.data.validation, report=context.data.test, teacher=teacher,
             name=context.current.path.name, threads=context.threads, cache=context.workdir / "sensitivity",
-            device=device, ladder=CPU_LADDER if device is None else device.ladder,
+            device=device, task=task, ladder=CPU_LADDER if device is None else device.ladder,
         )  # fmt: skip
         made = export_artifacts(context.current, request, context.scratch, progress=context.progress)
         for artifact in made.artifacts:

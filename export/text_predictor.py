@@ -1,28 +1,21 @@
-"""A converted file as its users meet it: text in, logits out, through its own tokenizer, one sentence at a time."""
+"""A converted file as its users meet it: text in, outputs out, through its own tokenizer, one sentence at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from compressor.core.artifact import Artifact, IOSpec
 from compressor.core.schema import Text
+from compressor.core.task import is_per_token, outputs_of
+from compressor.tasks.base import TextOutputs
 from compressor.text import SentenceEncoder, bucket
 from export.backend import Backend, Predictor, backend_for
 
 _MOST_BYTES_TO_REPEAT = 300_000_000
-
-
-@dataclass(frozen=True)
-class TextLogits:
-    """Logits of shape (texts, labels) and how many texts were longer than the model takes."""
-
-    logits: np.ndarray
-    truncated: int
 
 
 class TextPredictor:
@@ -47,19 +40,23 @@ class TextPredictor:
         encoder = SentenceEncoder.load(artifact.path, max_tokens=artifact.io.max_tokens, pad_id=artifact.io.pad_id)
         return cls(encoder, artifact.io, *open_predictors(backend, artifact.path, artifact.io, threads=threads))
 
-    def logits(self, texts: Sequence[Text]) -> TextLogits:
-        """Returns the logits of each text, in order."""
+    def run(self, texts: Sequence[Text]) -> TextOutputs:
+        """Returns the task's outputs for each text, in order and without padding."""
+        task = self.io.task
         encoded = self.encoder.encode(texts)
-        rows: list[np.ndarray] = [np.empty(0)] * len(encoded)
+        rows: dict[str, list[np.ndarray]] = {name: [np.empty(0)] * len(encoded) for name in outputs_of(task)}
 
         def share(number: int) -> None:
             for index in range(number, len(encoded), len(self.predictors)):
-                batch = self.encoder.pad([encoded[index]], bucket(len(encoded[index]), self.io.lengths))
-                rows[index] = self.predictors[number].logits(batch)[0]
+                tokens = len(encoded[index])
+                batch = self.encoder.pad([encoded[index]], bucket(tokens, self.io.lengths))
+                found = self.predictors[number].run(batch)
+                for name, kept in rows.items():
+                    kept[index] = found[name][0, :tokens] if is_per_token(task) else found[name][0]
 
         with ThreadPoolExecutor(len(self.predictors)) as pool:
             list(pool.map(share, range(len(self.predictors))))
-        return TextLogits(np.stack(rows), sum(item.truncated for item in encoded))
+        return TextOutputs(rows, sum(item.truncated for item in encoded))
 
 
 def open_predictors(backend: Backend, folder: Path, io: IOSpec, *, threads: int) -> list[Predictor]:
@@ -71,13 +68,3 @@ def open_predictors(backend: Backend, folder: Path, io: IOSpec, *, threads: int)
     if size > _MOST_BYTES_TO_REPEAT:
         return [backend.open(folder, io, threads=threads)]
     return [backend.open(folder, io, threads=1) for _ in range(threads)]
-
-
-def probabilities(logits: np.ndarray, activation: str) -> np.ndarray:
-    """Returns scores of the same shape as ``logits`` (texts, labels) by the activation that ``io.json`` names."""
-    if activation == "identity":
-        return logits
-    if activation == "sigmoid":
-        return np.asarray(1.0 / (1.0 + np.exp(-logits)))
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=-1, keepdims=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,10 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import (
     AlbertConfig,
+    AutoModel,
+    AutoModelForQuestionAnswering,
     AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
     BertConfig,
     DebertaV2Config,
     DistilBertConfig,
@@ -22,6 +26,7 @@ from transformers import (
 )
 
 from compressor.core.checkpoint import Checkpoint
+from compressor.core.task import Task
 from compressor.data.batches import encode_split
 from compressor.data.dataset import Split
 from compressor.models import load_compressed
@@ -38,6 +43,13 @@ SENTENCES = (
     "when will my card arrive it is late " * 3,
 )
 FAMILIES = ("bert", "roberta", "xlm-roberta", "albert", "distilbert", "electra", "mobilebert", "deberta-v2")
+PAIRS = (
+    ("where is my order", "the order will arrive late"),
+    ("i want a refund", "please refund the money to my account"),
+    ("when will it arrive", "it is late now"),
+    ("is the bill late", "i want to pay the bill now please cancel the order"),
+    ("", "my card"),
+)
 LABELS = ("cancel", "refund", "track")
 
 
@@ -113,13 +125,75 @@ def tiny_checkpoint(family: str, folder: Path, *, layers: int = 2, seed: int = 0
     model = AutoModelForSequenceClassification.from_config(
         tiny_config(family, layers=layers, vocabulary=len(tokenizer))
     )
+    spread(model)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return Checkpoint.open(folder)
+
+
+TAGS = ("O", "B-ITEM", "I-ITEM", "B-TIME", "I-TIME")
+TASK_CLASSES: dict[Task, tuple[type, dict[str, Any]]] = {
+    "text-classification": (AutoModelForSequenceClassification, {}),
+    "multi-label-classification": (
+        AutoModelForSequenceClassification, {"problem_type": "multi_label_classification"},
+    ),
+    "regression": (AutoModelForSequenceClassification, {"num_labels": 1}),
+    "token-classification": (AutoModelForTokenClassification, {"id2label": dict(enumerate(TAGS))}),
+    "question-answering": (AutoModelForQuestionAnswering, {"num_labels": 2}),
+    "sentence-embedding": (AutoModel, {}),
+}  # fmt: skip
+
+
+def tiny_task_checkpoint(
+    task: Task, folder: Path, *, family: str = "bert", pooling: str = "mean", body: Checkpoint | None = None
+) -> Checkpoint:
+    """Saves a tiny model with the head of a task; an encoder with sentence-transformers files for embeddings.
+
+    Weights are random, but for those of the same shape in ``body``.
+    """
+    torch.manual_seed(0)
+    tokenizer = tiny_tokenizer(roberta=family in {"roberta", "xlm-roberta"})
+    config = tiny_config(family, layers=1 if body is None else 2, vocabulary=len(tokenizer))
+    auto_class, changes = TASK_CLASSES[task]
+    for name, value in changes.items():
+        setattr(config, name, value)
+    model = auto_class.from_config(config)
+    spread(model)
+    if body is not None:
+        trained, own = load_compressed(body).state_dict(), model.state_dict()
+        full = {name: name if name in trained else f"{model.base_model_prefix}.{name}" for name in own}
+        kept = {name: trained[full[name]][: len(own[name])] for name in own if full[name] in trained}
+        same = {name: tensor for name, tensor in kept.items() if tensor.shape == own[name].shape}
+        model.load_state_dict({**own, **same})
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    if task == "sentence-embedding":
+        write_sentence_transformer(folder, pooling)
+    return Checkpoint.open(folder)
+
+
+def spread(model: torch.nn.Module) -> None:
+    """Makes random weights larger, so that the outputs of different texts differ."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 2 and "embeddings" not in name:
                 parameter.mul_(4.0)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return Checkpoint.open(folder)
+
+
+def write_sentence_transformer(folder: Path, pooling: str = "mean", *more: str, max_tokens: int = 64) -> None:
+    """Writes the files with which sentence-transformers pools an encoder's token vectors."""
+    kinds = ("Transformer", "Pooling", "Normalize", *more)
+    paths = ("", "1_Pooling", "2_Normalize", *(f"{place}_{kind}" for place, kind in enumerate(more, start=3)))
+    modules = [
+        {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for place, (kind, path) in enumerate(zip(kinds, paths, strict=True))
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": max_tokens}))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    modes = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max"}
+    settings = {name: mode == pooling for name, mode in modes.items()}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 32, **settings}))
 
 
 def keyword_split(count: int, *, seed: int) -> Split:

@@ -148,7 +148,7 @@ class Study:
         backend, start = converted.backend, time.perf_counter()
         row = Row(
             model=self.name, format=backend.format, way=way, checkpoint_accuracy=self.before.value,
-            examples=self.before.examples, ece_before=self.before.expected_calibration_error,
+            examples=self.before.examples, ece_before=self.before.expected_calibration_error or 0.0,
         )  # fmt: skip
         if not backend.offers(precision):
             return row.model_copy(update={"failed": "not offered"})
@@ -156,7 +156,7 @@ class Study:
         folder.mkdir(exist_ok=True)
         try:
             backend.reduce(converted.fp32, folder, precision, plan, converted.calibration)
-            logits = converted.predictor(folder).logits(self.data.test.texts).logits
+            logits = converted.predictor(folder).run(self.data.test.texts).logits
         except CompressorError as error:
             return row.model_copy(update={"failed": error.message})
         after = evaluate_logits(logits, self.data.test.labels)
@@ -164,7 +164,7 @@ class Study:
         return row.model_copy(
             update={
                 "accuracy": after.value,
-                "net": after.correct - self.before.correct,
+                "net": (after.correct or 0) - (self.before.correct or 0),
                 "changed": int((logits.argmax(axis=1) != self.reference.argmax(axis=1)).sum()),
                 "ece_after": after.expected_calibration_error,
                 "size_mb": size / 1e6,

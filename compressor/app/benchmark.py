@@ -122,6 +122,7 @@ class Baselines:
         request = ExportRequest(
             formats=("onnx",), precisions=("int8",), lengths=(longest,), parity_texts=sentences[:PARITY_TEXTS],
             parity_source="test texts", report=context.data.test, name="teacher", threads=context.threads,
+            task=context.data.task,
         )  # fmt: skip
         padded = f"teacher-torch-fp32-padded-{longest}"
         subjects = [torch_subject(teacher, name=padded, max_tokens=longest, pad_to=longest)]

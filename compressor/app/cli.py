@@ -11,6 +11,7 @@ import typer
 
 from compressor.app import console
 from compressor.core.errors import DeviceError, UsageError
+from compressor.core.task import Task
 
 app = typer.Typer(
     name="compressor",
@@ -30,6 +31,9 @@ Output = Annotated[Path, typer.Option("-o", "--output", help="Folder to write.")
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a folder that compressor did not write.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Threads a model may use.")]
+Tokenizer = Annotated[
+    Path | None, typer.Option("--tokenizer", help="For a bare model file: the folder of its tokenizer.json.")
+]
 Data = Annotated[Path | None, typer.Option("--data", help="Labelled text (TSV, CSV, JSONL, Parquet).")]
 Prepare = Annotated[
     bool, typer.Option("--prepare", help="Steady the device's clocks for the measurement, and put them back.")
@@ -96,7 +100,7 @@ def plan(
 
 @app.command()
 def convert(
-    model: Annotated[str, typer.Argument(help="Model folder or hub id, with a trained classification head.")],
+    model: Annotated[str, typer.Argument(help="Model folder or hub id, with a trained head.")],
     output: Output,
     to: Annotated[Literal["onnx", "tflite", "tensorrt", "onnx-qnn"], typer.Option("--to", help="Format.")],
     precision: Annotated[
@@ -114,7 +118,7 @@ def convert(
         typer.Option("--sentences", help="Your sentences: the lengths with the least padding are chosen."),
     ] = None,
     calibrate: Annotated[
-        Path | None, typer.Option("--calibrate", help="Sentences for parity and for ranges of activations.")
+        Path | None, typer.Option("--calibrate", help="Sentences or pairs for parity and for ranges of activations.")
     ] = None,
     eval_: Annotated[Path | None, typer.Option("--eval", help="Labelled text the converted file is judged on.")] = None,
     max_drop_points: Annotated[
@@ -129,6 +133,9 @@ def convert(
     fastest: Annotated[
         bool, typer.Option("--fastest", help="Measure all that keep the accuracy; take the fastest, not the first.")
     ] = False,
+    task: Annotated[
+        Task | None, typer.Option("--task", help="What the head answers; default: as the checkpoint says.")
+    ] = None,
     threads: Threads = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -145,7 +152,7 @@ def convert(
             artifact = conversion.convert(
                 model, to=to, precision=precision, output=output, lengths=_lengths(lengths), profiles=profiles,
                 sentences=sentences, calibrate=calibrate, eval_data=eval_, max_drop_points=max_drop_points,
-                method=method, device=device, fastest=fastest, threads=threads, force=force,
+                method=method, device=device, fastest=fastest, task=task, threads=threads, force=force,
                 progress=narrator.progress(),
             )  # fmt: skip
         finally:
@@ -155,13 +162,14 @@ def convert(
 
 @app.command()
 def bench(
-    artifact: Annotated[Path, typer.Argument(help="Artifact folder.")],
+    artifact: Annotated[Path, typer.Argument(help="Artifact folder, or a bare .onnx or .tflite file.")],
     device: Annotated[str, typer.Option("--device", help="e.g. host, jetson-orin-nano@ssh:me@10.0.0.5.")] = "host",
     sentences: Annotated[
         Path | None, typer.Option("--sentences", help="Your sentences; default built-in ones.")
     ] = None,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads the model may use.")] = 1,
     runs: Annotated[int, typer.Option("--runs", min=1, help="Timed runs, over all processes.")] = 200,
+    tokenizer: Tokenizer = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the measurement file.")] = None,
     prepare: Prepare = False,
     as_json: AsJson = False,
@@ -173,7 +181,14 @@ def bench(
 
     with command(as_json=as_json, debug=debug, verbose=verbose):
         summary = latency.bench(
-            artifact, device=device, sentences=sentences, threads=threads, runs=runs, output=output, prepare=prepare
+            artifact,
+            device=device,
+            sentences=sentences,
+            threads=threads,
+            runs=runs,
+            tokenizer=tokenizer,
+            output=output,
+            prepare=prepare,
         )
         _print(summary, show.latency, as_json)
     raise typer.Exit(0 if summary.invalid_reason is None else DeviceError.exit_code)
@@ -216,6 +231,7 @@ def evaluate(
     examples: Annotated[
         int | None, typer.Option("--examples", min=1, help="Seeded sample; default all, 300 where simulated.")
     ] = None,
+    tokenizer: Tokenizer = None,
     threads: Threads = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -224,13 +240,19 @@ def evaluate(
     from compressor.app import judge, show
 
     with command(as_json=as_json, debug=debug):
-        _print(judge.evaluate(path, data, examples=examples, threads=threads), show.evaluation, as_json)
+        found = judge.evaluate(path, data, examples=examples, tokenizer=tokenizer, threads=threads)
+        _print(found, show.evaluation, as_json)
 
 
 @app.command()
 def predict(
     path: Annotated[str, typer.Argument(help="Artifact or model folder.")],
-    texts: Annotated[list[str], typer.Argument(help="One or more texts.")],
+    texts: Annotated[list[str], typer.Argument(help="One or more texts (of pairs, the first; questions).")],
+    pair: Annotated[
+        list[str] | None,
+        typer.Option("--pair", help="The second text of each pair (a question's context), in order; or one for all."),
+    ] = None,
+    tokenizer: Tokenizer = None,
     threads: Threads = None,
     as_json: AsJson = False,
     debug: Debug = False,
@@ -239,7 +261,8 @@ def predict(
     from compressor.app import judge, show
 
     with command(as_json=as_json, debug=debug):
-        _print(judge.predict(path, texts, threads=threads), show.predictions, as_json)
+        asked = _pairs(texts, pair) if pair else texts
+        _print(judge.predict(path, asked, tokenizer=tokenizer, threads=threads), show.predictions, as_json)
 
 
 @app.command()
@@ -329,6 +352,16 @@ def _lengths(text: str | None) -> tuple[int, ...] | None:
         return tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError:
         raise UsageError(f"--lengths {text}: expected whole numbers and commas", remedy="pass e.g. 16,32,64") from None
+
+
+def _pairs(texts: list[str], second: list[str]) -> list[tuple[str, str]]:
+    """Joins first and second texts; a single second text goes with every first."""
+    if len(second) not in (1, len(texts)):
+        raise UsageError(
+            f"{len(second)} texts are given with --pair for {len(texts)} first ones; expected one each, or one for all",
+            remedy="repeat --pair once for each text, in the same order",
+        )
+    return list(zip(texts, second if len(second) > 1 else second * len(texts), strict=True))
 
 
 def _quiet_libraries() -> None:

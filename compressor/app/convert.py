@@ -18,9 +18,11 @@ from compressor.core.device import CPU_LADDER, LadderStep
 from compressor.core.errors import UsageError
 from compressor.core.folders import disk_errors, ensure_ours, swap
 from compressor.core.schema import Text
+from compressor.core.task import Task
 from compressor.data.dataset import Split
 from compressor.data.reader import read_sentences, read_split
 from compressor.families import adapter_for
+from compressor.families.heads import find_task
 from compressor.models import load_config
 from compressor.quantize.levels import saturates
 from compressor.quantize.plan import QuantizationPlan
@@ -31,7 +33,7 @@ from devices.profiles import parse_device
 from export.buckets import buckets_for
 from export.build import export_artifacts
 from export.ladder import first_method
-from export.source import ExportRequest
+from export.source import ExportRequest, texts_for
 from export.stage import DEFAULT_LENGTHS, PARITY_TEXTS
 from export.tensorrt.device.build_engine import Profile
 from export.tensorrt.profiles import parse_profiles
@@ -55,6 +57,7 @@ def convert(
     method: Literal["dynamic", "static", "mixed"] | None = None,
     device: str | None = None,
     fastest: bool = False,
+    task: Task | None = None,
     threads: int | None = None,
     force: bool = False,
     progress: Progress = silent,
@@ -62,7 +65,7 @@ def convert(
     """Converts one model to one artifact.
 
     Args:
-        model: a Hugging Face folder or hub id with a trained classification head.
+        model: a Hugging Face folder or hub id with a trained head, or a sentence-transformers folder.
         to: ``onnx``, ``tflite``, ``tensorrt`` or ``onnx-qnn``.
         precision: ``fp32``, ``fp16``, ``int8`` or ``int4``, for an NPU ``fp16``, ``mixed``, ``w8a16`` or ``w8a8``; the
             manifest says what was found in the file.
@@ -72,8 +75,8 @@ def convert(
             that ends at its max.
         sentences: a file of sentences from which the buckets are chosen instead
             (:func:`export.buckets.buckets_for`).
-        calibrate: sentences for parity and for observed ranges; built-in ones serve parity where neither this nor
-            ``eval_data`` is given.
+        calibrate: sentences (or pairs, for a model of two texts) for parity and for observed ranges; built-in ones
+            serve parity where neither this nor ``eval_data`` is given.
         eval_data: labelled text on which the converted file is judged: a file, or a folder whose validation split
             selects and whose test split is reported.
         max_drop_points: largest fall in accuracy (percentage points); the next safer precision is tried above it.
@@ -82,6 +85,7 @@ def convert(
             in which precisions are tried.
         fastest: measure every candidate within the limit on ``device`` (default: this machine) and take the fastest,
             the untouched FP32 file among them, instead of the first one.
+        task: what the head answers; found from the checkpoint where None.
         threads: threads for conversion and evaluation; default: all cores.
         force: replace an output folder that is not an artifact.
         progress: where progress is told.
@@ -122,7 +126,8 @@ def convert(
     checkpoint = find_model(model)
     wanted = _profiles(profiles, to)
     buckets = _buckets(lengths, wanted, sentences, checkpoint)
-    selection, report = _splits(eval_data, checkpoint)
+    task = task or find_task(checkpoint)
+    selection, report = _splits(eval_data, checkpoint, task)
     if calibrate is None and report is not None:
         texts, source = report.texts, "evaluation texts"
     else:
@@ -136,7 +141,7 @@ def convert(
         plan=_plan(checkpoint, method, ladder, max_drop_points=max_drop_points, reduced_range=reduced_range),
         parity_texts=texts[:PARITY_TEXTS],
         parity_source=source,
-        calibration_texts=texts if calibrate is not None else (),
+        calibration_texts=texts_for(task, 1, texts) if calibrate is not None else (),
         selection=selection,
         report=report,
         name=Path(model).name,
@@ -146,6 +151,7 @@ def convert(
         device=target,
         measure=_stopwatch(device or "host", texts) if fastest else None,
         cache=_cache_folder(),
+        task=task,
     )
     with disk_errors(output):
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -206,12 +212,12 @@ def _cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compressor" / "sensitivity"
 
 
-def _splits(data: Path | None, checkpoint: Checkpoint) -> tuple[Split | None, Split | None]:
+def _splits(data: Path | None, checkpoint: Checkpoint, task: Task) -> tuple[Split | None, Split | None]:
     """Returns what the ladder selects on and what is reported: of a folder its validation and test, else one file."""
     if data is None:
         return None, None
     if data.is_dir():
-        validation = read_split(data, checkpoint.labels, split="validation")
-        return validation, read_split(data, checkpoint.labels, split="test")
-    split = read_split(data, checkpoint.labels)
+        validation = read_split(data, checkpoint.labels, task=task, split="validation")
+        return validation, read_split(data, checkpoint.labels, task=task, split="test")
+    split = read_split(data, checkpoint.labels, task=task)
     return split, split

@@ -11,6 +11,7 @@ from compressor.core.schema import Text
 from compressor.data.demo_model import demo_teacher
 from compressor.data.intents import write_intents
 from compressor.data.reader import DataSpec, read_dataset, read_sentences
+from compressor.families.heads import find_task
 from compressor.models import resolve
 from compressor.pipeline import Inputs
 from compressor.recipe import Recipe
@@ -43,8 +44,11 @@ def read_inputs(recipe: Recipe, demo_folder: Path) -> Inputs:
         UsageError: a stage names a device that is not known.
     """
     teacher = find_model(recipe.teacher.model)
-    data = read_dataset(find_data(recipe.data, demo_folder))
-    if set(teacher.labels) == set(data.label_names):
+    # A head that was trained for the recipe's task has an order of labels; any other is replaced by a finetune stage.
+    trained = recipe.task != "text-classification" and find_task(teacher) == recipe.task
+    names = teacher.labels if trained else ()
+    data = read_dataset(find_data(recipe.data, demo_folder), task=recipe.task, label_names=names)
+    if recipe.task == "text-classification" and set(teacher.labels) == set(data.label_names):
         data = data.with_label_order(teacher.labels)
     for entry in recipe.stages:
         if device := getattr(entry.config, "device", None):

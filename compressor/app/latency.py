@@ -12,10 +12,10 @@ from benchmarks.gate import runs_needed_for
 from benchmarks.junit import junit_xml
 from benchmarks.measure import measure, measurement_name
 from benchmarks.statistics import LatencySummary, summary
-from benchmarks.subject import subject_of
+from benchmarks.subject import Subject, bare_subject, subject_of
 from benchmarks.summary import markdown_summary
 from compressor.app.inputs import read_texts
-from compressor.core.artifact import MANIFEST, Artifact
+from compressor.core.artifact import MANIFEST, Artifact, IOSpec
 from compressor.core.errors import UsageError
 from compressor.core.folders import disk_errors, write_text
 from compressor.core.limits import MEASURED
@@ -26,6 +26,9 @@ from devices.conditions import Conditions, Judgement, judge
 from devices.legality import check_legal, check_target, legality
 from devices.profiles import DeviceAddress, parse_device
 from devices.targets import target_for
+from export.backend import backend_for
+from export.bare import open_bare
+from export.source import texts_for
 
 PROCESSES = 8
 
@@ -46,22 +49,33 @@ def bench(
     sentences: Path | None = None,
     threads: int = 1,
     runs: int = 200,
+    tokenizer: Path | None = None,
     output: Path | None = None,
     prepare: bool = False,
 ) -> LatencySummary:
     """Measures one artifact per sentence.
 
     Args:
-        artifact: the artifact's folder.
+        artifact: the artifact's folder, or a bare ``.onnx`` or ``.tflite`` file of any maker.
         device: profile, with where to reach it.
         sentences: text file, or labelled text; built-in sentences where it is None.
         threads: threads the model may use.
         runs: timed runs over all processes.
+        tokenizer: for a bare file, the folder with the tokenizer it was trained with.
         output: folder for the measurement file with every single time; not kept where it is None.
         prepare: put the device into a steadier state for the measurement, and back afterwards.
     """
-    artifacts = [Artifact.load(Path(artifact))]
-    (measurement,) = _measure(artifacts, parse_device(device), sentences, threads, runs, output, prepare)
+    place = Path(artifact)
+    if place.is_file():
+        file = open_bare(place, tokenizer)
+        precision = backend_for(file.format).inspect(place).precision
+        subject = bare_subject(place, file.io, format_name=file.format, precision=precision, tokenizer=file.tokenizer)
+        texts = _texts(sentences, [file.io])
+    else:
+        loaded = Artifact.load(place)
+        _check_runs(loaded, parse_device(device))
+        subject, texts = subject_of(loaded), _texts(sentences, [loaded.io])
+    (measurement,) = _measure([subject], parse_device(device), texts, threads, runs, output, prepare)
     return summary(measurement)
 
 
@@ -103,7 +117,11 @@ def gate(
             path.parent.mkdir(parents=True, exist_ok=True)
     timed = [item for item in artifacts if _needs_times(item, budgets, address)]
     runs = max(runs, runs_needed_for(budgets))
-    measured = _measure(timed, address, sentences, threads, runs, output, prepare) if timed else []
+    for item in timed:
+        _check_runs(item, address)
+    texts = _texts(sentences, [item.io for item in timed])
+    subjects = [subject_of(item) for item in timed]
+    measured = _measure(subjects, address, texts, threads, runs, output, prepare) if timed else []
     verdict = judge_all(artifacts, measured, budgets)
     if junit is not None:
         write_text(junit, junit_xml(verdict))
@@ -146,10 +164,23 @@ def _artifacts(path: Path) -> list[Artifact]:
     return [Artifact.load(folder) for folder in folders]
 
 
+def _check_runs(artifact: Artifact, device: DeviceAddress) -> None:
+    """Refuses what the device cannot run, before anything is measured."""
+    check_legal(device.profile, artifact.manifest.format, artifact.manifest.precision)
+    check_target(device.profile, artifact.manifest.target)
+
+
+def _texts(sentences: Path | None, read_by: Sequence[IOSpec]) -> tuple[Text, ...]:
+    """Returns the sentences in the form that the models read, pairs where they read pairs."""
+    texts = read_texts(sentences)[0]
+    kinds = {(io.task, io.text_columns) for io in read_by}
+    return texts_for(*kinds.pop(), texts) if len(kinds) == 1 else texts
+
+
 def _measure(
-    artifacts: Sequence[Artifact],
+    subjects: Sequence[Subject],
     device: DeviceAddress,
-    sentences: Path | None,
+    texts: Sequence[Text],
     threads: int,
     runs: int,
     output: Path | None,
@@ -158,12 +189,8 @@ def _measure(
     if output is not None:
         with disk_errors(output):
             output.mkdir(parents=True, exist_ok=True)
-    for artifact in artifacts:
-        check_legal(device.profile, artifact.manifest.format, artifact.manifest.precision)
-        check_target(device.profile, artifact.manifest.target)
-    texts: tuple[Text, ...] = read_texts(sentences)[0]
     measured = measure(
-        [subject_of(artifact) for artifact in artifacts],
+        subjects,
         texts,
         device=device,
         threads=threads,

@@ -11,6 +11,7 @@ from compressor.core.artifact import Artifact
 from compressor.core.environment import machine, versions
 from compressor.core.verdict import Outcome, Verdict
 from compressor.pipeline import RunResult, StageRecord
+from compressor.tasks import HEADS
 from devices.profiles import HOST
 from export.bundle import read_parity
 
@@ -31,6 +32,7 @@ def report_data(result: RunResult, verdict: Verdict | None, *, created: str) -> 
     first = next(iter(on_host.values()), None)
     return ReportData(
         title=result.recipe.name,
+        metric_name=HEADS[context.data.task].measures,
         created=created,
         recipe=result.recipe.name,
         device=first.device if first else f"{HOST}@local",

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # A command loads only what it shows.
     from benchmarks.statistics import LatencySummary
     from compressor.app.doctor import Diagnosis, Part
     from compressor.app.inspection import Inspection
-    from compressor.app.judge import Comparison, Prediction
+    from compressor.app.judge import Comparison
     from compressor.app.latency import Probe
     from compressor.app.planning import Plan
     from compressor.app.runs import RunOutcome
@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # A command loads only what it shows.
     from compressor.core.device import DeviceProfile
     from compressor.core.verdict import Verdict
     from compressor.evaluation import Evaluation
+    from compressor.tasks.answers import Answer
 
 _MOST_FLIPS = 20
 
@@ -79,6 +80,7 @@ def plan(planned: Plan) -> None:
 
 def artifact(made: Artifact) -> None:
     """One artifact with what was proven of it."""
+    from compressor.tasks import HEADS
     from export.bundle import read_parity
 
     manifest, parity = made.manifest, read_parity(made)
@@ -86,11 +88,11 @@ def artifact(made: Artifact) -> None:
         ("artifact", made.path),
         ("precision found", f"{manifest.precision} ({_counts(manifest.statistics.gemm_types)})"),
         ("size", f"{made.size_mb:.2f} MB"),
-        ("parity", f"largest error {parity.max_error:.1e} of the logits' spread, "
-                   f"same label on {parity.label_agreement:.1%} of {parity.sentences} sentences"),
+        ("parity", f"largest error {parity.max_error:.1e} of the outputs' spread, "
+                   f"{parity.agrees_on}: {parity.label_agreement:.1%}, on {parity.sentences} sentences"),
     ]  # fmt: skip
     if "artifact" in manifest.reference:
-        rows.append(("accuracy", f"{manifest.reference['artifact']:.2%} "
+        rows.append((HEADS[made.io.task].measures, f"{manifest.reference['artifact']:.2%} "
                                  f"(checkpoint {manifest.reference['checkpoint']:.2%})"))  # fmt: skip
     if "artifact_ece" in manifest.reference:
         rows.append(("calibration error", f"{manifest.reference['artifact_ece']:.4f} "
@@ -137,26 +139,29 @@ def verdict(found: Verdict) -> None:
 
 def evaluation(found: Evaluation) -> None:
     """Task metrics."""
-    console.table(
-        ("", ""),
-        [
-            (found.metric, f"{found.value:.2%} ({found.correct} of {found.examples})"),
-            ("macro F1", f"{found.macro_f1:.4f}"),
-            ("calibration error", f"{found.expected_calibration_error:.4f}"),
-            ("majority class", f"{found.majority_class:.2%}"),
-            ("truncated sentences", found.truncated),
-            *([("sample", f"{found.examples} of {found.sampled_from}, seeded")] if found.sampled_from else []),
-            *([("answered by", "the vendor's simulator of the device, not hardware")] if found.simulated else []),
-        ],
-    )
+    rows: list[tuple[str, object]] = [(_metric(found.metric), _score(found))]
+    if found.macro_f1 is not None:
+        rows.append(("macro F1", f"{found.macro_f1:.4f}"))
+    if found.expected_calibration_error is not None:
+        rows.append(("calibration error", f"{found.expected_calibration_error:.4f}"))
+    rows += [(_metric(name), f"{value:.4f}") for name, value in found.details.items()]
+    floor = "majority class" if found.metric == "accuracy" else "without looking at the text"
+    rows += [(floor, f"{found.majority_class:.2%}"), ("truncated sentences", found.truncated)]
+    if found.sampled_from:
+        rows.append(("sample", f"{found.examples} of {found.sampled_from}, seeded"))
+    if found.simulated:
+        rows.append(("answered by", "the vendor's simulator of the device, not hardware"))
+    console.table(("", ""), rows)
 
 
-def predictions(found: Sequence[Prediction]) -> None:
+def predictions(found: Sequence[Answer]) -> None:
     """Answers with their probability."""
-    console.table(
-        ("label", ">probability", "text"),
-        [(item.label, f"{item.scores[item.label]:.3f}", item.text) for item in found],
-    )
+    rows = []
+    for item in found:
+        answer, score = item.shown
+        text = item.text if isinstance(item.text, str) else " | ".join(item.text)
+        rows.append((answer, None if score is None else f"{score:.3f}", text))
+    console.table(("answer", ">probability", "text"), rows)
 
 
 def inspection(found: Inspection) -> None:
@@ -169,9 +174,9 @@ def comparison(found: Comparison) -> None:
     left, right = dict(_inspection_rows(found.left)), dict(_inspection_rows(found.right))
     for side, result in ((left, found.left_evaluation), (right, found.right_evaluation)):
         if result is not None:
-            side[result.metric] = f"{result.value:.2%} ({result.correct} of {result.examples})"
+            side[_metric(result.metric)] = _score(result)
     console.table(("", "left", "right"), [(name, left.get(name), right.get(name)) for name in {**left, **right}])
-    if found.left_evaluation is None:
+    if found.left_evaluation is None or found.left_evaluation.metric != "accuracy":
         return
     console.stdout.print(f"\n{len(found.flips)} of {found.left_evaluation.examples} answers differ")
     if found.flips:
@@ -240,6 +245,15 @@ def _inspection_rows(found: Inspection) -> list[tuple[str, object]]:
 
 def _counts(types: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in types.items() if count) or "no matrix products"
+
+
+def _metric(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _score(found: Evaluation) -> str:
+    right = f"{found.correct} of {found.examples}" if found.metric == "accuracy" else f"{found.examples} examples"
+    return f"{found.value:.2%} ({right})"
 
 
 def _ms(value: float | None) -> str | None:

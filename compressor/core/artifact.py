@@ -12,6 +12,7 @@ from compressor.core.errors import ArtifactError
 from compressor.core.folders import MARKER, write_json
 from compressor.core.hashing import combine, file_hashes
 from compressor.core.schema import Record
+from compressor.core.task import Activation, Task
 
 Format = Literal["onnx", "tflite", "tensorrt", "onnx-qnn"]
 Precision = Literal["fp32", "fp16", "int8", "int4", "mixed", "w8a16", "w8a8"]
@@ -48,7 +49,8 @@ class Signature(Record):
     ``key`` names the entry point where the format has several (a TFLite signature, a TensorRT profile).
     ``length`` is its number of tokens, None where it is dynamic. Input names are the canonical ones
     (``input_ids``, ``attention_mask``, ``token_type_ids``) whatever the file calls them: ``TensorSpec.name`` is the
-    file's own name and ``roles`` maps canonical name to it.
+    file's own name and ``roles`` maps canonical name to it; ``output_roles`` does the same for the outputs (``logits``;
+    ``start_logits`` and ``end_logits``; ``embedding``).
     """
 
     key: str | None = None
@@ -56,20 +58,23 @@ class Signature(Record):
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     roles: dict[str, str]
+    output_roles: dict[str, str] = Field(default_factory=dict)
 
 
 class IOSpec(Record):
     """``io.json``: everything an app must know to feed the model and read its answer."""
 
     schema_version: Literal[1] = 1
-    task: Literal["text-classification"] = "text-classification"
+    task: Task = "text-classification"
     text_columns: int = Field(default=1, ge=1, le=2)
+    """2 where a text is a pair: premise and hypothesis, question and context."""
     max_tokens: int
     lengths: tuple[int, ...]
     """Ascending length buckets; a sentence runs at the smallest that holds it. Empty: any length to ``max_tokens``."""
     pad_id: int
     signatures: tuple[Signature, ...]
-    activation: Literal["softmax", "sigmoid", "identity"] = "softmax"
+    activation: Activation = "softmax"
+    """What turns the outputs into scores; ``identity`` where they are the answer."""
 
 
 class ModelStatistics(Record):

@@ -25,7 +25,7 @@ class EncodedSplit:
 
     encoder: SentenceEncoder
     encoded: tuple[Encoded, ...]
-    labels: tuple[int, ...]
+    labels: tuple[Any, ...]
     takes_token_types: bool
 
     def __len__(self) -> int:

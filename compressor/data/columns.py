@@ -14,7 +14,10 @@ from compressor.data.tables import Row, Table
 TextColumns = tuple[str, ...]
 """One column name, or two for pairs of texts."""
 
-_GUESSES: tuple[TextColumns, ...] = (("text",), ("sentence",), ("sentence1", "sentence2"))
+_GUESSES: tuple[TextColumns, ...] = (
+    ("text", "text_pair"), ("text",), ("sentence",), ("sentence1", "sentence2"), ("premise", "hypothesis"),
+    ("question", "context"), ("tokens",),
+)  # fmt: skip
 
 
 def text_columns(table: Table, asked: str | tuple[str, str] | None) -> TextColumns:
@@ -26,7 +29,7 @@ def text_columns(table: Table, asked: str | tuple[str, str] | None) -> TextColum
     if asked is not None:
         chosen: TextColumns = (asked,) if isinstance(asked, str) else asked
         for column in chosen:
-            _require(table, column, "text_column")
+            require(table, column, "text_column")
         return chosen
     for columns in _GUESSES:
         if all(column in table.columns for column in columns):
@@ -45,7 +48,7 @@ def texts(table: Table, columns: TextColumns) -> tuple[Text, ...]:
         DataError: a column that is not there, or a cell that is no text.
     """
     for column in columns:
-        _require(table, column, "text_column")
+        require(table, column, "text_column")
     if len(columns) == 1:
         return tuple(_text(table, row, columns[0]) for row in table.rows)
     first, second = columns
@@ -58,7 +61,7 @@ def label_values(table: Table, column: str) -> tuple[str, ...]:
     Raises:
         DataError: no such column, or a row without a label.
     """
-    _require(table, column, "label_column")
+    require(table, column, "label_column")
     names = table.class_names.get(column)
     return tuple(_label(table, row, column, names) for row in table.rows)
 
@@ -104,7 +107,8 @@ def labelled_split(table: Table, columns: TextColumns, column: str, names: Seque
     return Split(texts(table, columns), tuple(index[value] for value in values))
 
 
-def _require(table: Table, column: str, key: str) -> None:
+def require(table: Table, column: str, key: str) -> None:
+    """Raises DataError where a table lacks a column; ``key`` is the setting that names it."""
     if column not in table.columns:
         raise DataError(
             f"{table.path} has no column '{column}'; found {', '.join(table.columns)}",
@@ -114,9 +118,11 @@ def _require(table: Table, column: str, key: str) -> None:
 
 def _text(table: Table, row: Row, column: str) -> str:
     value = row.cells.get(column)
+    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+        return " ".join(value)
     if not isinstance(value, str):
         raise DataError(
-            f"{table.path}, row {row.number}: '{column}' holds {_shown(value)}, expected text",
+            f"{table.path}, row {row.number}: '{column}' holds {shown(value)}, expected text",
             remedy="mend the row, or name another text_column",
         )
     return value
@@ -138,12 +144,13 @@ def _label(table: Table, row: Row, column: str, names: tuple[str, ...] | None) -
     if isinstance(value, str) and value.strip():
         return value.strip()
     raise DataError(
-        f"{table.path}, row {row.number}: '{column}' holds {_shown(value)}, expected a label name or number",
+        f"{table.path}, row {row.number}: '{column}' holds {shown(value)}, expected a label name or number",
         remedy="label the row or leave it out",
     )
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Returns a cell's value as an error message names it."""
     return "nothing" if value is None or value == "" else f"{type(value).__name__} {value!r}"
 
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from compressor.core.errors import DataError
 from compressor.core.hashing import sha256_json
 from compressor.core.schema import Text
+from compressor.core.task import Task
 
 
 @dataclass(frozen=True)
 class Split:
-    """Texts and, where known, their label indices (same length)."""
+    """Texts and, where known, their labels (same length)."""
 
     texts: tuple[Text, ...]
-    labels: tuple[int, ...]
+    labels: tuple[Any, ...]
+    """What is true of each text, by task: a label's index; for several labels 0 or 1 a label; a number; a tag's index a
+    word (words are parted by single spaces); for a question, every accepted answer; for a pair, its similarity."""
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -40,6 +44,8 @@ class TextDataset:
     test: Split
     sentences: tuple[Text, ...] = field(default=())
     """Texts for latency measurement; the test texts unless the recipe names others."""
+    task: Task = "text-classification"
+    """What the labels are."""
 
     @property
     def splits(self) -> dict[str, Split]:
@@ -55,7 +61,7 @@ class TextDataset:
     def hash(self) -> str:
         """One hash over all texts, labels and label names."""
         splits = [(part.texts, part.labels) for part in (self.train, self.validation, self.test)]
-        return sha256_json([self.label_names, splits, self.sentences])
+        return sha256_json([self.label_names, splits, self.sentences, self.task])
 
     def with_label_order(self, names: tuple[str, ...]) -> TextDataset:
         """Returns the same data with its labels numbered in the order of ``names``, which are the same names.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Self
@@ -13,9 +13,11 @@ from pydantic import model_validator
 from compressor.core.errors import DataError
 from compressor.core.hashing import sha256_json
 from compressor.core.schema import Record, Text
+from compressor.core.task import Task
 from compressor.data import columns
 from compressor.data.dataset import Split, TextDataset
 from compressor.data.tables import SUFFIXES, is_dataset_dict, read_table, read_utf8
+from compressor.data.task_columns import found_labels, task_split
 
 SplitName = Literal["train", "validation", "test"]
 TextColumn = str | tuple[str, str] | None
@@ -40,7 +42,8 @@ class DataSpec(Record):
     sentences: Path | None = None
     """Texts for latency measurement; the test texts where there are none."""
     text_column: TextColumn = None
-    """Name of the text column, or two names; default ``text``, ``sentence``, or ``sentence1`` + ``sentence2``."""
+    """Name of the text column, or two names; default ``text`` (+ ``text_pair``), ``sentence``, ``sentence1`` +
+    ``sentence2``, ``premise`` + ``hypothesis``, or ``question`` + ``context``."""
     label_column: str = "label"
 
     @model_validator(mode="after")
@@ -53,14 +56,21 @@ class DataSpec(Record):
         return self
 
 
-def read_dataset(spec: DataSpec) -> TextDataset:
+def read_dataset(spec: DataSpec, *, task: Task = "text-classification", label_names: Sequence[str] = ()) -> TextDataset:
     """Reads all splits; the label order is fixed by the training data and shared by every split.
+
+    Args:
+        spec: where they are.
+        task: what the labels are; see :func:`compressor.data.task_columns.task_split`.
+        label_names: the order of labels that the model already has, where its head was trained for the task.
 
     Raises:
         DataError: a file or row that cannot be read as labelled text (see :mod:`compressor.data.tables`).
         MissingExtraError: Parquet or a datasets folder without the ``datasets`` package.
     """
     files = _split_files(spec)
+    if task != "text-classification":
+        return _read_task(spec, files, task, label_names)
     train_table = read_table(files["train"])
     text = columns.text_columns(train_table, spec.text_column)
     names = columns.label_order(train_table, spec.label_column, columns.label_values(train_table, spec.label_column))
@@ -76,12 +86,32 @@ def read_dataset(spec: DataSpec) -> TextDataset:
     return replace(data, sentences=read_sentences(spec.sentences, text_column=spec.text_column))
 
 
+def _read_task(spec: DataSpec, files: Mapping[SplitName, Path], task: Task, label_names: Sequence[str]) -> TextDataset:
+    tables = {name: read_table(path) for name, path in files.items()}
+    column = None if spec.label_column == "label" else spec.label_column
+    names = tuple(label_names) or found_labels(tables["train"], task, column)
+    splits = {
+        name: task_split(table, task, names, text_column=spec.text_column, label_column=column)
+        for name, table in tables.items()
+    }
+    train, test = splits["train"], splits["test"]
+    if "validation" in splits:
+        validation = splits["validation"]
+    else:
+        train, validation = carve_validation(Split(train.texts, train.labels), stratify=False)
+    # Each half of a pair is embedded by itself, so that is what takes time.
+    halves = tuple(text for pair in test.texts for text in pair) if task == "sentence-embedding" else test.texts
+    named = spec.sentences and read_sentences(spec.sentences, text_column=spec.text_column)
+    return TextDataset(names, train, validation, test, sentences=named or halves, task=task)
+
+
 def read_split(
     path: Path,
     label_names: Sequence[str],
     *,
+    task: Task = "text-classification",
     text_column: TextColumn = None,
-    label_column: str = "label",
+    label_column: str | None = None,
     split: SplitName = "test",
 ) -> Split:
     """Reads one file of labelled text whose labels are known; a folder stands for its ``split``.
@@ -89,15 +119,16 @@ def read_split(
     Args:
         path: the file or folder.
         label_names: label names in the order of the logits; numbered labels count as indices into them.
+        task: decides which columns hold the labels; see :func:`compressor.data.task_columns.task_split`.
         text_column: as in :class:`DataSpec`.
-        label_column: as in :class:`DataSpec`.
+        label_column: overrides the task's usual name.
         split: which split of a folder.
 
     Raises:
         DataError: as :func:`read_dataset`.
     """
     table = read_table(_one_file(path, split))
-    return columns.labelled_split(table, columns.text_columns(table, text_column), label_column, label_names)
+    return task_split(table, task, label_names, text_column=text_column, label_column=label_column)
 
 
 def read_sentences(path: Path, *, text_column: TextColumn = None) -> tuple[Text, ...]:
@@ -117,17 +148,19 @@ def read_sentences(path: Path, *, text_column: TextColumn = None) -> tuple[Text,
     return found
 
 
-def carve_validation(train: Split) -> tuple[Split, Split]:
-    """Moves a tenth of each class to a validation split; the choice depends on the texts alone.
+def carve_validation(train: Split, *, stratify: bool = True) -> tuple[Split, Split]:
+    """Moves a tenth of each class (of all texts, where labels are no classes) to a validation split.
+
+    The choice depends on the texts alone.
 
     Equal texts stay together, so that no validation text is also trained on. A class of one text stays in train.
 
     Raises:
         DataError: no class has two different texts, so nothing can be held out.
     """
-    by_label: dict[int, set[Text]] = defaultdict(set)
+    by_label: dict[Hashable, set[Text]] = defaultdict(set)
     for text, label in zip(train.texts, train.labels, strict=True):
-        by_label[label].add(text)
+        by_label[label if stratify else None].add(text)
     held_out: set[Text] = set()
     for found in by_label.values():
         if len(found) > 1:

@@ -19,7 +19,7 @@ from compressor.distill.students.base import parameters_of
 from compressor.distill.teacher import TeacherOutputs
 from compressor.evaluation import Evaluation, check_reference, evaluate_model
 from compressor.families import adapter_for
-from compressor.finetune import check_saved
+from compressor.finetune import check_saved, check_trainable
 from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.text import load_tokenizer
@@ -53,9 +53,10 @@ class Distill(Stage[DistillConfig]):
         """Checks teacher, labels, vocabularies and layer maps before any work.
 
         Raises:
-            RecipeError: an unknown teacher stage, or a layer map that does not fit.
+            RecipeError: an unknown teacher stage, a layer map that does not fit, or a task of several labels or none.
             ModelError: teacher and student that do not share vocabulary, or a teacher without the data's labels.
         """
+        check_trainable(context.data.task, self.name, ("text-classification",))
         teacher = self._teacher(context)
         check_labels(teacher, context.data.label_names)
         teacher_shape = _shape(load_config(teacher))

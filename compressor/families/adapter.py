@@ -42,6 +42,11 @@ class FamilyAdapter:
     can_copy_layers: bool = True
     """A student of the same family may be made by copying layers."""
 
+    @property
+    def base(self) -> str:
+        """Attribute of a task model that holds the encoder, e.g. ``bert``."""
+        return self.layers.partition(".")[0]
+
     def max_tokens(self, config: Any) -> int:
         """Returns how many tokens fit, specials included: 512 for a RoBERTa whose config says 514."""
         return int(config.max_position_embeddings) - self.position_offset
@@ -68,8 +73,7 @@ class FamilyAdapter:
 
     def in_body(self, name: str) -> bool:
         """Returns whether a tensor of the task model belongs to embeddings or encoder, not to pooler or head."""
-        base = self.layers.partition(".")[0]
-        return name.startswith(f"{base}.") and not name.startswith(f"{base}.pooler.")
+        return name.startswith(f"{self.base}.") and not name.startswith(f"{self.base}.pooler.")
 
     def word_embedding(self, model: nn.Module) -> nn.Embedding:
         """Returns the word embeddings: weight of shape (vocabulary, embedding width)."""

@@ -24,7 +24,7 @@ def visit_inputs(
     batches: Iterable[Inputs],
     visit: Callable[[str, torch.Tensor], None],
 ) -> torch.Tensor:
-    """Runs a model and shows what enters each module; returns the logits of all sentences, (sentences, labels).
+    """Runs a model and shows what enters each module; returns the numbers of its first output over all sentences.
 
     Args:
         model: in evaluation mode.
@@ -33,7 +33,7 @@ def visit_inputs(
         visit: gets a module's path and (rows, width) inputs of real tokens (of whole sentences behind the pooling).
     """
     mask = torch.ones(0)
-    logits = []
+    outputs = []
 
     def hook_for(path: str) -> Callable[[nn.Module, tuple[torch.Tensor, ...]], None]:
         def hook(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
@@ -48,11 +48,11 @@ def visit_inputs(
         with torch.inference_mode():
             for batch in batches:
                 mask = batch[ATTENTION_MASK]
-                logits.append(model(**batch).logits.float())
+                outputs.append(model(**batch)[0].float().reshape(-1))
     finally:
         for hook in hooks:
             hook.remove()
-    return torch.cat(logits)
+    return torch.cat(outputs)
 
 
 def quantize_rows(weight: torch.Tensor, levels: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import nn
 from torch.nn import functional
+
+from compressor.core.task import Task
 
 Inputs = dict[str, torch.Tensor]
 
@@ -26,7 +28,7 @@ class Objective(nn.Module, ABC):
 
         Args:
             inputs: the model's inputs, tensors of shape (batch, tokens).
-            labels: true label indices of shape (batch,).
+            labels: true label indices of shape (batch,); numbers; or 0 and 1 of shape (batch, labels).
             indices: positions of the batch's sentences in the training split.
 
         Returns:
@@ -39,11 +41,23 @@ class Objective(nn.Module, ABC):
 
 
 class Classification(Objective):
-    """Cross-entropy with the true labels."""
+    """The loss of a head of logits with what is true: cross-entropy; for other tasks of such a head, theirs."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, task: Task = "text-classification") -> None:
         super().__init__(model, {"labels": 1.0})
+        self._loss = _LOSSES[task]
 
     def forward(self, inputs: Inputs, labels: torch.Tensor, indices: Sequence[int]) -> dict[str, torch.Tensor]:
-        """Returns the cross-entropy under the name ``labels``."""
-        return {"labels": functional.cross_entropy(self.model(**inputs).logits.float(), labels)}
+        """Returns the loss under the name ``labels``."""
+        return {"labels": self._loss(self.model(**inputs).logits.float(), labels)}
+
+
+def _squared_error(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return functional.mse_loss(logits[:, 0], labels)
+
+
+_LOSSES: Mapping[Task, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "text-classification": functional.cross_entropy,
+    "multi-label-classification": functional.binary_cross_entropy_with_logits,
+    "regression": _squared_error,
+}

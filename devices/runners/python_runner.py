@@ -309,19 +309,26 @@ class TorchModel:
 
     def __init__(self, job: Job) -> None:
         import torch
-        from transformers import AutoModelForSequenceClassification
+        import transformers
 
         torch.set_num_threads(job["threads"])
         torch.set_num_interop_threads(1)
         self._torch = torch
-        self._model = AutoModelForSequenceClassification.from_pretrained(
-            job["model"],
-            attn_implementation="eager",
-            dtype=torch.float32,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-        ).eval()
+        # The class that the checkpoint names, whatever its head.
+        config = transformers.AutoConfig.from_pretrained(job["model"], local_files_only=True, trust_remote_code=False)
+        named = (config.architectures or ["AutoModelForSequenceClassification"])[0]
+        self._model = (
+            getattr(transformers, named)
+            .from_pretrained(
+                job["model"],
+                attn_implementation="eager",
+                dtype=torch.float32,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+            )
+            .eval()
+        )
         self._segments = getattr(self._model.config, "type_vocab_size", 0) or 0
         accepted = inspect.signature(self._model.forward).parameters
         self._entry = {
@@ -344,7 +351,7 @@ class TorchModel:
 
         def call() -> Any:
             with inference_mode():
-                return model(**values).logits
+                return model(**values)[0]
 
         return call
 

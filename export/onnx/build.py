@@ -40,8 +40,9 @@ def build(
         clean(graph)
         ModulePathsPass([name for name, _ in model.named_modules()])(graph)
         graph.metadata_props.update(metadata or {})
-        batch = "batch" if options.dynamic_batch else 1
-        graph.graph.outputs[0].shape = ir.Shape([batch, spec.num_labels])
+        shapes = spec.output_shapes("batch" if options.dynamic_batch else 1, "tokens")
+        for output, shape in zip(graph.graph.outputs, shapes.values(), strict=True):
+            output.shape = ir.Shape(shape)
         files.save(graph, path)
     files.check(path, opset=options.opset)
     _check_size(path, graph, model)

@@ -19,7 +19,8 @@ from onnx_ir.passes import common
 
 from compressor.core.errors import StageError
 from compressor.core.schema import Record, Text
-from compressor.text import INPUT_IDS, Batch
+from compressor.core.task import is_token_output
+from compressor.text import ATTENTION_MASK, INPUT_IDS, Batch
 from export.calibration import Calibration
 from export.onnx.half import to_half
 from export.onnx.half_rules import Placement, is_float, place
@@ -33,7 +34,6 @@ MAX_ERROR = 0.05
 """Largest error of the emulated logits, in units of their spread; float parity of the file itself is stricter."""
 SENTENCES, LONG_SENTENCES = 64, 4
 _WORST = 12
-_OUTPUT = "logits"
 
 
 class Peak(Record):
@@ -76,9 +76,9 @@ def audited_half(
     common.ShapeInferencePass()(model)
     peaks = _peaks(model, keep_fp32, sample)
     too_large = {node for node, peak in peaks.items() if peak.magnitude * MARGIN > HALF_MAX}
-    reference = _logits(model, sample)
+    reference = _outputs(model, sample)
     to_half(model, lambda node: node in too_large or keep_fp32(node))
-    found = _logits(emulated(model), sample)
+    found = _outputs(emulated(model), sample)
     ordered = sorted(peaks.values(), key=lambda peak: -peak.magnitude)
     audit = HalfAudit(
         sentences=len(sample),
@@ -169,23 +169,29 @@ def _batches(sample: Calibration, names: list[str]) -> Iterator[Batch]:
             yield {name: batch[name][row : row + 1] for name in names}
 
 
-def _logits(model: ir.Model, sample: Calibration) -> np.ndarray:
-    """Runs a graph as it is written, no node fused or left out; returns logits of shape (sentences, labels)."""
+def _outputs(model: ir.Model, sample: Calibration) -> dict[str, np.ndarray]:
+    """Runs a graph as it is written, no node fused or left out; returns its outputs, of real tokens only."""
     session = session_of(ir.to_proto(model), optimize=False)
     types = {item.name: np.int32 if item.type == "tensor(int32)" else np.int64 for item in session.get_inputs()}
-    feeds = ({n: a.astype(types[n]) for n, a in batch.items()} for batch in _batches(sample, list(types)))
-    return np.concatenate([session.run([_OUTPUT], feed)[0] for feed in feeds])
+    found: dict[str, list[np.ndarray]] = {item.name: [] for item in session.get_outputs()}
+    for batch in _batches(sample, list(types)):
+        values = session.run(list(found), {name: array.astype(types[name]) for name, array in batch.items()})
+        real = batch[ATTENTION_MASK].astype(bool)
+        for name, array in zip(found, values, strict=True):
+            found[name].append(array[real] if is_token_output(name, array.ndim) else array)
+    return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
-def _error(found: np.ndarray, reference: np.ndarray) -> float:
-    error = float(np.abs(found - reference).max()) / (float(reference.std()) or 1.0)
+def _error(found: dict[str, np.ndarray], reference: dict[str, np.ndarray]) -> float:
+    """Returns the largest error of any output, in units of its own spread."""
+    error = float(np.max([np.abs(found[n] - r).max() / (float(r.std()) or 1.0) for n, r in reference.items()]))
     return error if np.isfinite(error) else float(np.finfo(np.float64).max)
 
 
-def _require(audit: HalfAudit, found: np.ndarray) -> None:
+def _require(audit: HalfAudit, found: dict[str, np.ndarray]) -> None:
     worst = audit.peaks[0] if audit.peaks else None
     where = "" if worst is None else f"; the largest magnitude, {worst.magnitude:.4g}, stands at {worst.node}"
-    if not np.isfinite(found).all():
+    if not all(np.isfinite(values).all() for values in found.values()):
         raise StageError(
             f"half arithmetic gives NaN or infinite logits on real text{where}; expected finite ones as in FP32",
             remedy="export fp32, or keep the modules around it in fp32 by rules of the policy",

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from compressor.core.errors import ArtifactError
-from compressor.text import ATTENTION_MASK, INPUT_IDS, Batch
-from export.onnx.tracing import OUTPUT
+from compressor.core.task import output_roles
+from compressor.text import INPUT_IDS, Batch
+from export.backend import Predictor
+from export.feeding import feed
 
 _ERRORS_ONLY = 3
 _DTYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
-class OnnxPredictor:
+class OnnxPredictor(Predictor):
     """A session whose feed comes from the graph's own input names.
 
     Token types that the graph asks for and the batch lacks are zeros; what the graph does not take is left out.
@@ -45,27 +47,28 @@ class OnnxPredictor:
         self._session: Any = session
         self._dtypes = {item.name: _DTYPES.get(item.type, np.int64) for item in session.get_inputs()}
         outputs = [item.name for item in session.get_outputs()]
-        self._output = OUTPUT if OUTPUT in outputs else outputs[0]
+        self._outputs = output_roles(outputs)
+        if not self._outputs:
+            raise ArtifactError(
+                f"{path} gives {', '.join(outputs)}; expected logits, start and end logits, or an embedding",
+                remedy="export the model with its head, or convert its checkpoint with this project",
+            )
         self._fixed_batch = fixed_batch
         self.metadata: dict[str, str] = dict(session.get_modelmeta().custom_metadata_map)
         """What the file says about itself."""
         self.runtime = f"onnxruntime {ort.__version__}"
 
-    def logits(self, batch: Batch) -> np.ndarray:
-        """Returns float32 logits of shape (batch, labels) for arrays of shape (batch, tokens)."""
+    def run(self, batch: Batch) -> dict[str, np.ndarray]:
+        """Returns float32 outputs by canonical name for arrays of shape (batch, tokens)."""
+        feeds = feed(batch, self._dtypes)
         rows = len(batch[INPUT_IDS])
         step = self._fixed_batch or max(rows, 1)
-        parts = [self._run({name: a[i : i + step] for name, a in batch.items()}) for i in range(0, rows, step)]
-        return np.concatenate(parts) if len(parts) > 1 else parts[0]
-
-    def _run(self, batch: Batch) -> np.ndarray:
-        feed = {}
-        for name, dtype in self._dtypes.items():
-            array = batch.get(name)
-            if array is None:
-                if name in (INPUT_IDS, ATTENTION_MASK):
-                    raise ValueError(f"the batch holds no '{name}'")
-                array = np.zeros_like(batch[INPUT_IDS])
-            feed[name] = np.ascontiguousarray(array, dtype=dtype)
-        (logits,) = self._session.run([self._output], feed)
-        return np.asarray(logits, dtype=np.float32)
+        names = list(self._outputs.values())
+        parts = [
+            self._session.run(names, {name: array[i : i + step] for name, array in feeds.items()})
+            for i in range(0, rows, step)
+        ]
+        return {
+            canonical: np.concatenate([part[place] for part in parts]).astype(np.float32, copy=False)
+            for place, canonical in enumerate(self._outputs)
+        }

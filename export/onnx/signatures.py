@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from compressor.core.artifact import Signature, TensorSpec
 from compressor.core.errors import ArtifactError
+from compressor.core.task import output_roles
 from compressor.text import CANONICAL_INPUTS
 
 _Dtype = Literal["int32", "int64", "float32", "float16", "int8", "uint8"]
@@ -47,6 +48,7 @@ def read_signature(model: ir.Model, *, key: str | None = None, length: int | Non
         inputs=inputs,
         outputs=outputs,
         roles={spec.name: spec.name for spec in inputs},
+        output_roles=output_roles([spec.name for spec in outputs]),
     )
 
 

@@ -1,4 +1,4 @@
-"""From a PyTorch classifier to a raw ONNX graph, by tracing."""
+"""From a PyTorch model to a raw ONNX graph, by tracing."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from compressor.core.task import outputs_of
 from compressor.text import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
 from export.backend import ConversionSpec
 from export.onnx.passes.finite_masks import MASK_FILL
 from export.onnx.quiet import errors_only
 
-OUTPUT = "logits"
 WRAPPED = "model"
-"""Attribute of the wrapper that holds the classifier: the first part of every node's scope."""
+"""Attribute of the wrapper that holds the model: the first part of every node's scope."""
 _MASKS_BY_PAIR = frozenset({"deberta-v2"})
 """Families that build a mask over token pairs from the (batch, tokens) mask and accept no additive mask."""
 
@@ -31,8 +31,8 @@ class TraceOptions:
     dynamic_batch: bool
 
 
-class TracedClassifier(nn.Module):
-    """A classifier with positional inputs, one output, and an attention mask that half precision can hold.
+class TracedModel(nn.Module):
+    """A model with positional inputs, its outputs in order, and an attention mask that half precision can hold.
 
     Transformers fills its masks with the lowest float32, which is minus infinity in half precision. Most families take
     a ready additive mask of shape (batch, 1, 1, tokens) instead, so it is made here, with a fill that stays finite.
@@ -42,17 +42,21 @@ class TracedClassifier(nn.Module):
         super().__init__()
         self.add_module(WRAPPED, model)
         self._additive_mask = spec.model_type not in _MASKS_BY_PAIR
+        self._outputs = outputs_of(spec.task)
+        self._pools = spec.task == "sentence-embedding"
 
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor | None = None
-    ) -> torch.Tensor:
-        """Returns logits of shape (batch, labels) for ids and mask of shape (batch, tokens)."""
+    ) -> tuple[torch.Tensor, ...]:
+        """Returns the outputs for ids and mask of shape (batch, tokens)."""
         mask = attention_mask
         if self._additive_mask:
             mask = (1.0 - attention_mask[:, None, None, :].to(torch.float32)) * MASK_FILL
-        types = {} if token_type_ids is None else {TOKEN_TYPE_IDS: token_type_ids}
-        logits: torch.Tensor = self.get_submodule(WRAPPED)(input_ids=input_ids, attention_mask=mask, **types).logits
-        return logits
+        more = {} if token_type_ids is None else {TOKEN_TYPE_IDS: token_type_ids}
+        if self._pools:
+            more["pooling_mask"] = attention_mask
+        output = self.get_submodule(WRAPPED)(input_ids=input_ids, attention_mask=mask, **more)
+        return tuple(getattr(output, name) for name in self._outputs)
 
 
 def trace(model: nn.Module, spec: ConversionSpec, output: Path, options: TraceOptions) -> None:
@@ -69,17 +73,18 @@ def trace(model: nn.Module, spec: ConversionSpec, output: Path, options: TraceOp
     example = (ids, mask, torch.zeros_like(ids))[: len(names)]
     axes = {0: "batch", 1: "tokens"} if options.dynamic_batch else {1: "tokens"}
     dynamic: dict[str, dict[int, str]] = {name: dict(axes) for name in names}
-    if options.dynamic_batch:
-        dynamic[OUTPUT] = {0: "batch"}
+    outputs = spec.output_shapes("batch" if options.dynamic_batch else 1, "tokens")
+    for name, shape in outputs.items():
+        dynamic[name] = {axis: extent for axis, extent in enumerate(shape) if isinstance(extent, str)}
     with errors_only("torch.onnx"), warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")  # one for every shape that Python reads; the parity check covers them
         torch.onnx.export(
-            TracedClassifier(model, spec).eval(),
+            TracedModel(model, spec).eval(),
             example,
             str(output),
             dynamo=False,
             opset_version=options.opset,
             input_names=names,
-            output_names=[OUTPUT],
+            output_names=list(outputs),
             dynamic_axes=dynamic,
         )

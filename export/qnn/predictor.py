@@ -10,14 +10,16 @@ import onnx
 
 from compressor.core.errors import StageError
 from compressor.core.hashing import sha256_file
+from compressor.core.task import LOGITS
 from compressor.text import INPUT_IDS, Batch
+from export.backend import Predictor
 from export.qnn.answers import Answers
 from export.qnn.compile import CONTEXT, check_made_for, compile_in, wrapper_name
 from export.qnn.npu import library_versions, provider_options
 from export.qnn.process import HexagonProcess
 
 
-class SimulatedPredictor:
+class SimulatedPredictor(Predictor):
     """One simulator process. It starts with the first sentence that no earlier process answered; ends with the object.
 
     The simulator loads a context of one graph from its file. A context in which several lengths share their weights it
@@ -28,13 +30,15 @@ class SimulatedPredictor:
         folder: holds ``model.bin``, the ``model_<length>.onnx`` and the plain graph.
         lengths: the lengths that were compiled.
         plain: name of the plain graph in ``folder``.
+        output: canonical name of its one output.
 
     Raises:
         ArtifactError: the files are for another version of the QNN libraries than is installed.
     """
 
-    def __init__(self, folder: Path, lengths: tuple[int, ...], plain: str) -> None:
+    def __init__(self, folder: Path, lengths: tuple[int, ...], plain: str, *, output: str = LOGITS) -> None:
         self._folder, self._lengths, self._plain = folder, lengths, plain
+        self._output = output
         self._npu = check_made_for(folder / wrapper_name(lengths[0]))
         self._inputs = _inputs(folder / wrapper_name(lengths[0]))
         self._answers = Answers(sha256_file(folder / CONTEXT))
@@ -42,9 +46,9 @@ class SimulatedPredictor:
         found = library_versions()
         self.runtime = f"simulated: Hexagon v{self._npu.hexagon.arch} in QNN {found['qnn']} on this machine's CPU"
 
-    def logits(self, batch: Batch) -> np.ndarray:
-        """Returns float32 logits of shape (batch, labels) for arrays of shape (batch, tokens), row by row."""
-        return np.concatenate([self._row(batch, row) for row in range(len(batch[INPUT_IDS]))])
+    def run(self, batch: Batch) -> dict[str, np.ndarray]:
+        """Returns the float32 output, e.g. logits (batch, labels), for arrays of shape (batch, tokens), row by row."""
+        return {self._output: np.concatenate([self._row(batch, row) for row in range(len(batch[INPUT_IDS]))])}
 
     def _row(self, batch: Batch, row: int) -> np.ndarray:
         feed = {name: np.ascontiguousarray(batch[name][row : row + 1], dtype=np.int32) for name in self._inputs}

@@ -28,7 +28,8 @@ class BuiltLayer(Record):
     inputs: tuple[str, ...]
     """Data types of the activations it reads, e.g. ``Half``."""
     weights: tuple[str, ...]
-    """Data types of the constant matrices it reads; scalars and vectors (scales, biases) are left out."""
+    """Data types of the constant matrices it reads; scalars and vectors (scales, biases) are left out, but where
+    the product is one number: a head of one output multiplies by a vector."""
     outputs: tuple[str, ...]
     onnx_nodes: tuple[str, ...]
     """Names of the ONNX nodes it was made from."""
@@ -82,13 +83,19 @@ def _parse(line: str) -> BuiltLayer | None:
     if found is None:
         return None
     inputs, constants, outputs = (_tensors(line, section) for section in _SECTIONS)
+    nodes = tuple(_SOURCE.findall(line))
+    extents = [(sum(dim not in ("1", "") for dim in dims), dtype) for dims, dtype in constants]
+    matrices = tuple(dtype for extent, dtype in extents if extent >= 2)
+    one_number = bool(outputs) and all(dim in ("1", "") for dims, _ in outputs for dim in dims)
+    if one_number and not matrices and any(_GEMM_NODE.search(node) for node in nodes):
+        matrices = tuple(dtype for extent, dtype in extents if extent == 1)
     return BuiltLayer(
         name=found["name"],
         kind=found["kind"].strip(),
         inputs=tuple(dtype for _, dtype in inputs),
-        weights=tuple(dtype for dims, dtype in constants if sum(dim not in ("1", "") for dim in dims) >= 2),
+        weights=matrices,
         outputs=tuple(dtype for _, dtype in outputs),
-        onnx_nodes=tuple(_SOURCE.findall(line)),
+        onnx_nodes=nodes,
     )
 
 

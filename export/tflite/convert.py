@@ -1,4 +1,4 @@
-"""From a PyTorch classifier to one FP32 TFLite file with an entry point for each length, all sharing the weights."""
+"""From a PyTorch model to one FP32 TFLite file with an entry point for each length, all sharing the weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from export.tflite.compact import compact
 from export.tflite.flatbuffer import integer_constant_bytes, parse
 from export.tflite.modules import find_modules
 from export.tflite.quiet import quiet_native
-from export.tflite.wrapper import FixedLengthClassifier, sample_inputs, unfolded_norms
+from export.tflite.wrapper import FixedLengthModel, sample_inputs, unfolded_norms
 
 _MAX_GROWTH = 1.1
 """Each length keeps the rows of a position table that it needs, and small constants are computed ahead."""
@@ -33,7 +33,7 @@ def convert_model(model: nn.Module, spec: ConversionSpec) -> bytes:
     """Converts ``model`` at every length of ``spec``.
 
     Args:
-        model: a sequence classifier with eager attention, in evaluation mode, on the CPU.
+        model: a model with its head, eager attention, in evaluation mode, on the CPU.
         spec: lengths and inputs.
 
     Returns:
@@ -88,7 +88,7 @@ def trace(model: nn.Module, spec: ConversionSpec) -> bytes:
     """Returns litert-torch's own file for ``model``, before any step of ours; its errors come as they are."""
     import litert_torch
 
-    wrapper = FixedLengthClassifier(model, spec).eval()
+    wrapper = FixedLengthModel(model, spec).eval()
     frozen = [parameter for parameter in wrapper.parameters() if parameter.requires_grad]
     converter = litert_torch
     for length in spec.lengths:

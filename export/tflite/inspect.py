@@ -10,6 +10,7 @@ import numpy as np
 
 from compressor.core.artifact import ModelStatistics, Precision, Signature, TensorSpec
 from compressor.core.errors import ArtifactError
+from compressor.core.task import output_roles
 from compressor.text import ATTENTION_MASK, CANONICAL_INPUTS, INPUT_IDS, TOKEN_TYPE_IDS
 from export.tflite.flatbuffer import LOOKUPS, is_constant, operator_name, read, shape_of, text, type_names, weight_uses
 
@@ -113,13 +114,14 @@ def _precision(weights: dict[int, tuple[str, int]]) -> Precision:
 
 
 def _signature(model: Any, definition: Any) -> Signature:
-    inputs = _specs(model, definition, definition.inputs)
+    inputs, outputs = (_specs(model, definition, side) for side in (definition.inputs, definition.outputs))
     return Signature(
         key=text(definition.signatureKey),
         length=_length(model, definition),
         inputs=inputs,
-        outputs=_specs(model, definition, definition.outputs),
+        outputs=outputs,
         roles=_roles([spec.name for spec in inputs]),
+        output_roles=output_roles([spec.name for spec in outputs]),
     )
 
 

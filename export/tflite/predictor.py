@@ -10,11 +10,14 @@ import numpy as np
 
 from compressor.core.artifact import IOSpec, Signature
 from compressor.core.errors import ArtifactError
-from compressor.text import CANONICAL_INPUTS, Batch
+from compressor.core.task import output_roles
+from compressor.text import Batch
+from export.backend import Predictor
+from export.feeding import feed
 from export.tflite.quiet import quiet_native
 
 
-class TFLitePredictor:
+class TFLitePredictor(Predictor):
     """One interpreter; the entry point is chosen by the batch's width and fed by name.
 
     Args:
@@ -40,7 +43,7 @@ class TFLitePredictor:
         self._signatures = {signature.length: signature for signature in io.signatures}
         self._runners: dict[int, Any] = {}
 
-    def logits(self, batch: Batch) -> np.ndarray:
+    def run(self, batch: Batch) -> dict[str, np.ndarray]:
         """Runs padded token ids, one row at a time.
 
         Args:
@@ -48,21 +51,21 @@ class TFLitePredictor:
                 lengths. Inputs the file does not take are left out; token types it takes and does not get are 0.
 
         Returns:
-            float32 logits of shape (batch, labels).
+            float32 outputs by canonical name.
 
         Raises:
-            ArtifactError: the file has no entry point of this width, or an input is missing.
+            ArtifactError: the file has no entry point of this width, or no output that is an answer.
+            UsageError: an input is missing, or holds no whole numbers.
         """
         rows, width = next(iter(batch.values())).shape
         signature = self._signature(width)
-        feeds = self._feeds(signature, batch, (rows, width))
+        feeds = self._feeds(signature, batch)
         runner = self._runner(width, signature)
-        output = signature.outputs[0].name
-        results = [
-            np.asarray(runner(**{name: values[row : row + 1] for name, values in feeds.items()})[output])
-            for row in range(rows)
-        ]
-        return np.concatenate(results).astype(np.float32, copy=False)
+        results = [runner(**{name: values[row : row + 1] for name, values in feeds.items()}) for row in range(rows)]
+        return {
+            canonical: np.concatenate([result[name] for result in results]).astype(np.float32, copy=False)
+            for canonical, name in self._output_roles(signature).items()
+        }
 
     def _signature(self, width: int) -> Signature:
         if width not in self._signatures:
@@ -80,18 +83,18 @@ class TFLitePredictor:
         return self._runners[width]
 
     @staticmethod
-    def _feeds(signature: Signature, batch: Batch, shape: tuple[int, int]) -> dict[str, np.ndarray]:
-        names = {own: canonical for canonical, own in signature.roles.items()}
-        feeds = {}
-        for spec in signature.inputs:
-            canonical = names.get(spec.name, spec.name)
-            if canonical in batch:
-                feeds[spec.name] = batch[canonical].astype(spec.dtype)
-            elif canonical == CANONICAL_INPUTS[2]:
-                feeds[spec.name] = np.zeros(shape, dtype=spec.dtype)
-            else:
-                raise ArtifactError(
-                    f"the file takes '{spec.name}', which is none of {', '.join(CANONICAL_INPUTS)}",
-                    remedy="convert the checkpoint with this project",
-                )
-        return feeds
+    def _output_roles(signature: Signature) -> dict[str, str]:
+        names = [spec.name for spec in signature.outputs]
+        roles = signature.output_roles or output_roles(names)
+        if not roles:
+            raise ArtifactError(
+                f"the file gives {', '.join(names)}; expected logits, start and end logits, or an embedding",
+                remedy="convert the checkpoint with its head, with this project",
+            )
+        return roles
+
+    @staticmethod
+    def _feeds(signature: Signature, batch: Batch) -> dict[str, np.ndarray]:
+        canonical_of = {name: canonical for canonical, name in signature.roles.items()}
+        feeds = feed(batch, {canonical_of.get(spec.name, spec.name): spec.dtype for spec in signature.inputs})
+        return {signature.roles.get(canonical, canonical): array for canonical, array in feeds.items()}

@@ -16,13 +16,12 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from compressor.core.task import outputs_of
 from compressor.text import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
 from export.backend import ConversionSpec
 
 MASKED_SCORE = -100.0
 """Attention score of a padded token."""
-
-LOGITS = "logits"
 
 Route = Callable[[torch.Tensor, torch.Tensor, int], dict[str, torch.Tensor]]
 """(ids, mask, pad id) to the keyword arguments with which a family takes them."""
@@ -64,11 +63,11 @@ class _FiniteFill(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class FixedLengthClassifier(nn.Module):
-    """A classifier whose inputs are int32 tensors of shape (1, tokens) and whose output is ``{"logits": (1, labels)}``.
+class FixedLengthModel(nn.Module):
+    """A model whose inputs are int32 tensors of shape (1, tokens) and whose outputs have their canonical names.
 
     Args:
-        model: a transformers sequence classifier with eager attention, in evaluation mode.
+        model: a model with its head, eager attention, in evaluation mode.
         spec: its family, its padding id and whether it reads token types.
     """
 
@@ -77,18 +76,22 @@ class FixedLengthClassifier(nn.Module):
         self.model = model
         self._route = _ROUTES.get(spec.model_type, _additive)
         self._pad_id = spec.pad_id
-        self._has_token_types = TOKEN_TYPE_IDS in inspect.signature(model.forward).parameters
+        self._outputs = outputs_of(spec.task)
+        self._pools = spec.task == "sentence-embedding"
+        self._has_token_types = self._pools or TOKEN_TYPE_IDS in inspect.signature(model.forward).parameters
 
     def forward(
         self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor | None = None
     ) -> dict[str, torch.Tensor]:
-        """Returns the logits of one padded row."""
+        """Returns the outputs for one padded row."""
         arguments = self._route(input_ids, attention_mask, self._pad_id)
         if self._has_token_types:
             arguments[TOKEN_TYPE_IDS] = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
+        if self._pools:
+            arguments["pooling_mask"] = attention_mask
         with _FiniteFill():
             output = self.model(**{INPUT_IDS: input_ids}, **arguments)
-        return {LOGITS: output.logits.to(torch.float32)}
+        return {name: getattr(output, name).to(torch.float32) for name in self._outputs}
 
 
 @contextmanager

@@ -110,8 +110,8 @@ def test_where_no_precision_holds_nothing_is_written(trained, tmp_path, monkeypa
 def test_a_file_that_gives_nan_is_refused(checkpoint_of, tmp_path, monkeypatch):
     from export.onnx.predictor import OnnxPredictor
 
-    real = OnnxPredictor.logits
-    monkeypatch.setattr(OnnxPredictor, "logits", lambda self, batch: real(self, batch) * np.nan)
+    real = OnnxPredictor.run
+    monkeypatch.setattr(OnnxPredictor, "run", lambda self, batch: {"logits": real(self, batch)["logits"] * np.nan})
     with pytest.raises(ParityError, match="NaN"):
         export_artifacts(checkpoint_of("bert"), request(), tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -141,4 +141,4 @@ def test_sentences_shared_out_among_predictors_come_back_in_order(onnx_artifact)
     one = TextPredictor.load(Artifact.load(onnx_artifact), threads=1)
     three = TextPredictor.load(Artifact.load(onnx_artifact), threads=3)
     assert len(three.predictors) == 3
-    np.testing.assert_array_equal(one.logits(SPLIT.texts).logits, three.logits(SPLIT.texts).logits)
+    np.testing.assert_array_equal(one.run(SPLIT.texts).logits, three.run(SPLIT.texts).logits)

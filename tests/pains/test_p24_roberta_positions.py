@@ -32,7 +32,7 @@ def test_a_sentence_at_and_over_the_limit_runs(checkpoint_of, tmp_path):
         name="r",
     )
     (artifact,) = export_artifacts(checkpoint, request, tmp_path / "out").artifacts
-    found = TextPredictor.load(artifact).logits([LONG, "order"])
+    found = TextPredictor.load(artifact).run([LONG, "order"])
     assert found.truncated == 1
     with pytest.raises(UsageError, match=f"to {limit}, the most tokens"):
         export_artifacts(checkpoint, ExportRequest(**{**vars(request), "lengths": (limit + 1,)}), tmp_path / "too-long")

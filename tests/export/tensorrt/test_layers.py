@@ -48,6 +48,15 @@ def test_scalars_do_not_count_as_operands():
     assert wrong.operand_types == {"Float"}
 
 
+def test_a_product_with_one_number_as_its_result_has_a_vector_for_weights():
+    dot = line("dot", "kgen", inputs=["Float"], constants=[("1,32", "Half")], nodes=["/model/classifier/Gemm"])
+    one = dot.replace("Name: o0, Dimensions: [1,-1,96]", "Name: o0, Dimensions: [1,1]")
+    (many,), (single,) = built_layers(log(dot)), built_layers(log(one))
+    assert many.weights == ()
+    assert single.weights == ("Half",)
+    assert nodes_built_in([single], "Half") == {"/model/classifier/Gemm"}
+
+
 def test_a_log_without_layers_proves_nothing(tmp_path):
     assert built_layers(["building", "done"]) == ()
     with pytest.raises(StageError, match="cannot be read"):
