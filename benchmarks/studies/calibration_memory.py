@@ -1,8 +1,8 @@
 """Memory that static calibration adds to a model, by the number of sentences: each count in a process of its own.
 
 Run: ``python -m benchmarks.studies.calibration_memory MODEL TEXTS [--counts 100,1000,10000] [--observer auto]``, with a
-Hugging Face folder and a text file of one sentence a line (a TSV's first column). The peak is the process's resident
-set, less what it held with the model loaded and one sentence run.
+Hugging Face folder and a text file of one sentence a line (a TSV's first column). The figure is the peak of the
+resident set, less that of a process that calibrates on one sentence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LENGTHS = (16, 32, 64, 128)
 
 
 def main() -> None:
-    """Prints one line a count: sentences, seconds, peak in MB above the model's own."""
+    """Prints one line a count: sentences, seconds, peak in MB above that of one sentence."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("texts", type=Path)
@@ -32,13 +32,13 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         convert(options.model, Path(folder))
-        for count in options.counts.split(","):
+        alone = 0.0
+        for count in ("1", *options.counts.split(",")):
             arguments = [str(options.model), str(options.texts), "--counts", count, "--observer", options.observer]
             command = [sys.executable, "-m", __spec__.name, *arguments, "--graph", folder]
             found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            print(
-                f"{count} sentences: {found['seconds']:.0f} s, {found['added_mb']:.0f} MB above {found['base_mb']:.0f}"
-            )
+            alone = alone or found["peak_mb"]
+            print(f"{count} sentences: {found['seconds']:.0f} s, {found['peak_mb'] - alone:.0f} MB above {alone:.0f}")
 
 
 def convert(model: Path, folder: Path) -> None:
@@ -58,7 +58,7 @@ def convert(model: Path, folder: Path) -> None:
 
 
 def measure(model: Path, graph: Path, texts: Path, count: int, observer: str) -> dict[str, float]:
-    """Observes every matrix product's input on ``count`` sentences; returns seconds and memory in MB."""
+    """Observes every matrix product's input on ``count`` sentences; returns seconds and the peak in MB."""
     import resource
     import time
 
@@ -73,16 +73,11 @@ def measure(model: Path, graph: Path, texts: Path, count: int, observer: str) ->
     proto = onnx.load(graph / "model.onnx")
     tensors = [node.input[0] for node in proto.graph.node if node.op_type == "MatMul"]
 
-    def run(sentences: int) -> float:
-        chosen = tuple(islice(cycle(lines), sentences))
-        calibration = Calibration(encoder=encoder, texts=chosen, lengths=LENGTHS)
-        observe(proto, tensors, calibration, observer)  # type: ignore[arg-type]
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-
-    base = run(1)
+    calibration = Calibration(encoder=encoder, texts=tuple(islice(cycle(lines), count)), lengths=LENGTHS)
     started = time.perf_counter()
-    peak = run(count)
-    return {"base_mb": base, "added_mb": peak - base, "seconds": time.perf_counter() - started}
+    observe(proto, tensors, calibration, observer)  # type: ignore[arg-type]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    return {"peak_mb": peak, "seconds": time.perf_counter() - started}
 
 
 if __name__ == "__main__":

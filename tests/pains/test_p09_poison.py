@@ -14,7 +14,6 @@ from export.build import export_artifacts
 from export.onnx.backend import OnnxBackend
 from export.onnx.files import load, save
 from export.onnx.passes import FiniteMasksPass
-from export.onnx.predictor import OnnxPredictor
 from export.source import ExportRequest
 from tests.export.onnx.helpers import Source, io_for
 from tests.models import SENTENCES, keyword_split
@@ -95,21 +94,19 @@ def test_a_row_that_is_masked_as_a_whole_is_finite(source, tmp_path, name):
 
 
 def outlier(checkpoint):
-    """One channel of an activation reaches 1e5, and the weights that read it are small in return."""
+    """One channel of what enters the pooler reaches 1e5, and nothing there reads it."""
     made = Source(checkpoint)
-    layer = made.model.bert.encoder.layer[1]
     with torch.no_grad():
-        layer.intermediate.dense.bias[5] = 1e5
-        layer.output.dense.weight[:, 5] = 0
+        made.model.bert.encoder.layer[-1].output.LayerNorm.bias[5] = 1e5
+        made.model.bert.pooler.dense.weight[:, 5] = 0
     return made
 
 
 def test_an_activation_outlier_costs_eight_bits_their_accuracy_and_is_never_silent(trained, tmp_path):
     """One range for the tensor cannot hold both; the file is worse by measurement, and by no NaN."""
     source = outlier(trained)
-    assert signal_to_noise_db(source, export(source, tmp_path, "dynamic")) < 15
+    assert signal_to_noise_db(source, export(source, tmp_path, "dynamic")) < 10
     assert signal_to_noise_db(source, reduce(source, tmp_path, "fp16")) > 30
-    assert OnnxPredictor(tmp_path / "fp16" / "model.onnx", threads=1).logits
 
 
 def test_the_ladder_falls_back_to_a_file_that_holds(trained, tmp_path):
@@ -131,4 +128,7 @@ def test_the_ladder_falls_back_to_a_file_that_holds(trained, tmp_path):
     reference = artifact.manifest.reference
     assert reference["artifact"] >= reference["checkpoint"] - 0.01
     assert np.isfinite(reference["artifact"])
-    assert artifact.manifest.attempts[-1]["accepted"]
+    assert [attempt["accepted"] for attempt in artifact.manifest.attempts] == [False] * (
+        len(artifact.manifest.attempts) - 1
+    ) + [True]
+    assert len(artifact.manifest.attempts) > 1
