@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+import compressor.app.stages  # noqa: F401  registers the stages
 from compressor.app.inputs import profile_of, read_inputs
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import RecipeError, UsageError
