@@ -67,9 +67,11 @@ def parse(text: str) -> ToolResult:
 def _counted(text: str, counts: Sequence[tuple[str, str]]) -> ToolResult:
     # The warm-up has a counting line of its own, before the measurement's; a later line without avg is no better.
     count, pairs = max(enumerate(counts), key=lambda item: (int(item[1][0]) > 1, item[0]))[1]
-    us = {name: float(value) / 1e3 for name, value in _PAIR.findall(pairs)}
+    us = {name: round(float(value) / 1e3, 9) for name, value in _PAIR.findall(pairs)}
     timings = _TIMINGS.search(text)
-    named = {name.strip(" ,"): float(value) / 1e3 for name, value in _TIMING.findall(timings[1] if timings else "")}
+    named = {
+        name.strip(" ,"): round(float(value) / 1e3, 9) for name, value in _TIMING.findall(timings[1] if timings else "")
+    }
     memory = _MEMORY.search(text)
     return ToolResult(
         tool="benchmark_model",

@@ -124,8 +124,10 @@ def single_times(times: str, version: tuple[int, ...] | None, *, warm_up_ms: flo
     """
     try:
         rows = json.loads(times)
+        if not isinstance(rows, list) or not rows:
+            raise ValueError("it holds no list of runs")
         if version is None or version < _FIRST_WITHOUT_WARMUP:
-            begin = float(rows[0]["startComputeMs"]) + warm_up_ms if rows else 0.0
+            begin = float(rows[0]["startComputeMs"]) + warm_up_ms
             rows = [row for row in rows if float(row["startComputeMs"]) >= begin]
         return tuple(float(row["latencyMs"]) for row in rows)
     except (ValueError, KeyError, TypeError, IndexError) as error:
