@@ -19,7 +19,8 @@ from devices.prepare import prepared
 from devices.profiles import DeviceAddress, load_profile
 from devices.targets import target_for
 from devices.targets.remote import RemoteTarget
-from export.tensorrt.profiles import Profile
+from export.tensorrt.device.build_engine import Profile
+from export.tensorrt.graphs import BuildGraph
 from export.tensorrt.scripts import write_build_files
 from tests.benchmarks.artifacts import tiny_artifact
 from tests.devices import trtexec_stand_in
@@ -36,9 +37,12 @@ STATS = (
 @pytest.fixture
 def subject(tmp_path: Path) -> Subject:
     artifact = tiny_artifact(tmp_path / "tensorrt-fp16")
+    graph = BuildGraph(
+        model="model.onnx", oldest=(8, 6), sha256={"model.onnx": sha256_file(artifact.model_path)}, products={}
+    )
     write_build_files(
-        artifact.path, model="model.onnx", sha256={"model.onnx": sha256_file(artifact.model_path)},
-        inputs=["the_ids", "the_mask"], profiles=[Profile(1, 8, 8), Profile(9, 32, 32)], precision="fp16",
+        artifact.path, graphs=[graph], inputs=["the_ids", "the_mask"], profiles=[Profile(1, 8, 8), Profile(9, 32, 32)],
+        precision="fp16",
     )  # fmt: skip
     made = subject_of(artifact)
     return replace(made, runtime="tensorrt", model=artifact.path, format="tensorrt", precision="fp16")
@@ -128,11 +132,11 @@ def test_an_engine_is_kept_for_its_model_version_and_power_mode(
 
 
 @pytest.mark.parametrize("version", ["8200", "8400"])
-def test_a_tensorrt_that_is_too_old_is_refused_before_building(
+def test_a_tensorrt_too_old_for_the_artifact_s_graphs_is_refused(
     device: Device, subject: Subject, tmp_path: Path, version: str
 ) -> None:
     install(tmp_path, version)
-    with entered(device) as target, pytest.raises(DeviceError, match="LayerNormalization") as caught:
+    with entered(device) as target, pytest.raises(DeviceError, match=r"too old for model\.onnx") as caught:
         device_engine(target, subject.model)
     assert caught.value.exit_code == 4
     assert not (tmp_path / "builds").exists()
