@@ -12,7 +12,7 @@ from compressor.core.hashing import sha256_file
 from devices.runner import EntryPoint, Runtime, entry_points
 
 TORCH_PROCESSES = 2
-_RUNTIMES: dict[Format, Runtime] = {"onnx": "onnxruntime", "tflite": "litert"}
+_RUNTIMES: dict[Format, Runtime] = {"onnx": "onnxruntime", "tflite": "litert", "tensorrt": "tensorrt"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Subject:
     hash: str
     runtime: Runtime
     model: Path
-    """The file the runtime loads, or the Hugging Face folder for ``torch``."""
+    """The file the runtime loads; the Hugging Face folder for ``torch``, the artifact's for ``tensorrt``."""
     tokenizer: Path
     """The folder that holds ``tokenizer.json``."""
     max_tokens: int
@@ -42,24 +42,24 @@ def subject_of(artifact: Artifact, *, pad_to: int | None = None) -> Subject:
     """Returns an artifact as a subject.
 
     Args:
-        artifact: an ONNX or TFLite artifact.
+        artifact: an ONNX, TFLite or TensorRT-ready artifact.
         pad_to: run every sentence at this one length instead of its own bucket, to see what padding costs.
 
     Raises:
-        ArtifactError: a format with no Python runtime on a host CPU, or inputs that no sentence fills.
+        ArtifactError: a format that no runner times yet, or inputs that no sentence fills.
     """
     manifest = artifact.manifest
     if manifest.format not in _RUNTIMES:
         raise ArtifactError(
-            f"{artifact.name} is a {manifest.format} artifact; expected onnx or tflite, which need no NVIDIA GPU",
-            remedy="build and time the engine on the device it is for, with the build script in the artifact",
+            f"{artifact.name} is a {manifest.format} artifact; expected {', '.join(_RUNTIMES)}",
+            remedy="time it on its phone, with the files and the command in the artifact's README.md",
         )
     return _from_io(
         artifact.io,
         name=artifact.name if pad_to is None else f"{artifact.name}-padded-{pad_to}",
         hash_=artifact.hash,
         runtime=_RUNTIMES[manifest.format],
-        model=artifact.model_path,
+        model=artifact.path if manifest.format == "tensorrt" else artifact.model_path,
         tokenizer=artifact.path,
         pad_to=pad_to,
         format_name=manifest.format,

@@ -22,12 +22,13 @@ from devices.runners.native_request import request_text
 from devices.targets.target import ConnectionLostError, Target
 
 _LOG = logging.getLogger(__name__)
-Runtime = Literal["onnxruntime", "litert", "torch"]
+Runtime = Literal["onnxruntime", "litert", "torch", "tensorrt"]
 RUNNER = Path(__file__).parent / "runners" / "python_runner.py"
 MODULES: dict[Runtime, tuple[str, ...]] = {
     "onnxruntime": ("numpy", "tokenizers", "onnxruntime"),
     "litert": ("numpy", "tokenizers", "ai_edge_litert"),
     "torch": ("numpy", "tokenizers", "torch", "transformers"),
+    "tensorrt": (),
 }
 """What the Python runner imports, by runtime."""
 NATIVE: dict[Runtime, NativeRuntime] = {"onnxruntime": "onnxruntime", "litert": "litert"}
@@ -158,6 +159,10 @@ def run_job(target: Target, job: Job, *, time_limit_s: float) -> RunnerResult:
         DeviceError: the runner did not start, did not end in time, failed, or its answer does not fit the job.
         MissingExtraError: the device's Python lacks the runtime.
     """
+    if job.runtime == "tensorrt":
+        from devices.jetson import run_engine
+
+        return read_result(json.dumps(run_engine(target, job, time_limit_s=time_limit_s)), job)
     native = NATIVE.get(job.runtime) if not target.has_modules(MODULES[job.runtime]) else None
     if native is None and not target.python:
         raise DeviceError(

@@ -89,8 +89,8 @@ def test_a_torch_subject_takes_pad_id_and_hash_from_its_checkpoint(tmp_path: Pat
 
 def test_tensorrt_has_no_host_runtime(artifact: Artifact) -> None:
     manifest = artifact.manifest.model_copy(update={"format": "tensorrt"})
-    with pytest.raises(ArtifactError, match="on the device it is for"):
-        subject_of(replace(artifact, manifest=manifest))
+    with pytest.raises(IllegalOnDeviceError, match="NVIDIA GPU"):
+        measure([subject_of(replace(artifact, manifest=manifest))], TEXTS, device=HOST)
 
 
 def test_what_the_device_cannot_run_is_refused_before_any_process(artifact: Artifact) -> None:
