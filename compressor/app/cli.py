@@ -129,6 +129,7 @@ def convert(
     fastest: Annotated[
         bool, typer.Option("--fastest", help="Measure all that keep the accuracy; take the fastest, not the first.")
     ] = False,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Convert again; keep and take nothing.")] = False,
     threads: Threads = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -145,8 +146,8 @@ def convert(
             artifact = conversion.convert(
                 model, to=to, precision=precision, output=output, lengths=_lengths(lengths), profiles=profiles,
                 sentences=sentences, calibrate=calibrate, eval_data=eval_, max_drop_points=max_drop_points,
-                method=method, device=device, fastest=fastest, threads=threads, force=force,
-                progress=narrator.progress(),
+                method=method, device=device, fastest=fastest, threads=threads, cache=not no_cache,
+                force=force, progress=narrator.progress(),
             )  # fmt: skip
         finally:
             narrator.close()
