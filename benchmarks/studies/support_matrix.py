@@ -76,7 +76,8 @@ def measure(cell: Cell, checkpoint: Path, cache: Path, threads: int) -> dict[str
 
     torch.set_num_threads(threads)
     texts, source = read_texts(None)
-    plan = QuantizationPlan() if cell.method is None else QuantizationPlan(method=cell.method)
+    settings = {} if cell.method is None else {"method": cell.method}
+    plan = QuantizationPlan() if cell.precision == "fp32" else QuantizationPlan.uniform(cell.precision, **settings)
     calibration = generate_intents().train.texts[:CALIBRATION_TEXTS] if cell.method == "static" else ()
     request = ExportRequest(
         formats=(cell.format,), precisions=(cell.precision,), lengths=LENGTHS, plan=plan, name=cell.system,
