@@ -57,7 +57,11 @@ def mark(cell: Cell | None, found: Mapping[tuple[str, str], Cell]) -> str:
         return str(cell["status"])
     if _twin(cell, found):
         return "as dynamic"
-    return f"{cell['signal_to_noise_db']:.0f} dB" if cell["precision"] == "int8" else f"{cell['max_error']:.0e}"
+    return (
+        f"{cell['signal_to_noise_db']:.0f} dB"
+        if cell["precision"] not in ("fp32", "fp16")
+        else f"{cell['max_error']:.0e}"
+    )
 
 
 def row(cell: Cell, found: Mapping[tuple[str, str], Cell]) -> dict[str, str]:
@@ -101,6 +105,7 @@ def _order(cell: Cell) -> int:
 
 
 def _column_order(cell: Cell) -> tuple[Any, ...]:
-    from compressor.core.artifact import FORMATS, PRECISIONS
+    from benchmarks.studies.support_matrix import EVERY_PRECISION
+    from compressor.core.artifact import FORMATS
 
-    return (FORMATS.index(cell["format"]), PRECISIONS.index(cell["precision"]), cell["method"] or "")
+    return (FORMATS.index(cell["format"]), EVERY_PRECISION.index(cell["precision"]), cell["method"] or "")

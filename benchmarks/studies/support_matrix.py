@@ -23,14 +23,19 @@ from typing import Any, get_args
 from benchmarks.studies.support_document import write_document
 from benchmarks.studies.systems import NAMES, write_checkpoint
 from compressor.app.inputs import read_texts
-from compressor.core.artifact import PRECISIONS, Format, Precision
+from compressor.core.artifact import NPU_PRECISIONS, PRECISIONS, Format, Precision
 from compressor.core.environment import machine, versions
 from compressor.core.errors import CompressorError
 from compressor.core.folders import write_json
 from compressor.core.hashing import sha256_json
 from compressor.quantize.plan import Method, QuantizationPlan
 from compressor.sources import source_hash
+from devices.profiles import load_profile
+from export.backend import backend_for
 
+EVERY_PRECISION: tuple[Precision, ...] = tuple(dict.fromkeys((*PRECISIONS, *NPU_PRECISIONS)))
+NPU_DEVICE = "snapdragon-8gen3"
+"""What formats that are compiled ahead of time are compiled for."""
 LENGTHS = (16, 32, 64, 128)
 CALIBRATION_TEXTS = 128
 PARITY_TEXTS = 200
@@ -55,11 +60,15 @@ class Cell:
 
 
 def cells(systems: list[str], formats: list[Format], precisions: list[Precision]) -> Iterator[Cell]:
-    """Yields every combination, offered or not: what a format refuses is a result too. FP32 comes first."""
+    """Yields every combination, offered or not: what a format refuses is a result too. FP32 comes first.
+
+    The precisions that NPUs alone know are cells of the formats that offer them only.
+    """
     for system in systems:
         for format_name in formats:
-            for precision in PRECISIONS:
-                if precision in precisions:
+            offers = backend_for(format_name).offers
+            for precision in EVERY_PRECISION:
+                if precision in precisions and (precision in PRECISIONS or offers(precision)):
                     methods: tuple[Method | None, ...] = get_args(Method) if precision == "int8" else (None,)
                     yield from (Cell(system, format_name, precision, method) for method in methods)
 
@@ -77,11 +86,15 @@ def measure(cell: Cell, checkpoint: Path, cache: Path, threads: int) -> dict[str
     torch.set_num_threads(threads)
     texts, source = read_texts(None)
     settings = {} if cell.method is None else {"method": cell.method}
-    plan = QuantizationPlan() if cell.precision == "fp32" else QuantizationPlan.uniform(cell.precision, **settings)
-    calibration = generate_intents().train.texts[:CALIBRATION_TEXTS] if cell.method == "static" else ()
+    backend = backend_for(cell.format)
+    planned = cell.precision != "fp32" and cell.precision in PRECISIONS
+    plan = QuantizationPlan.uniform(cell.precision, **settings) if planned else QuantizationPlan()
+    calibrated = cell.method == "static" or cell.precision in NPU_PRECISIONS
+    calibration = generate_intents().train.texts[:CALIBRATION_TEXTS] if calibrated else ()
     request = ExportRequest(
         formats=(cell.format,), precisions=(cell.precision,), lengths=LENGTHS, plan=plan, name=cell.system,
         parity_texts=texts[:PARITY_TEXTS], parity_source=source, calibration_texts=calibration, threads=threads,
+        device=load_profile(NPU_DEVICE) if backend.simulated else None,
     )  # fmt: skip
     started = time.monotonic()
     with tempfile.TemporaryDirectory(dir=cache) as output:
@@ -209,7 +222,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--systems", type=_among(NAMES), default=list(NAMES), help="comma-separated")
     parser.add_argument("--formats", type=_among(get_args(Format)), default=list(get_args(Format)))
-    parser.add_argument("--precisions", type=_among(PRECISIONS), default=list(PRECISIONS))
+    parser.add_argument("--precisions", type=_among(EVERY_PRECISION), default=list(EVERY_PRECISION))
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--timeout-s", type=int, default=3600, help="seconds after which a cell has failed")
     parser.add_argument("--runs", type=Path, default=Path("runs/matrix"))
