@@ -63,21 +63,14 @@ def test_a_reference_at_chance_is_refused(trained, tmp_path):
 
 def _answering_wrong(monkeypatch, *bad):
     """Makes files of the given precisions answer the next label: what a lost task looks like from outside."""
-    real = export.build._score
+    real = export.build._Candidate.score
 
-    def score(predictor, split, labels):
-        if predictor.precision in bad:
-            split = Split(split.texts, tuple((label + 1) % len(labels) for label in split.labels))
-        return real(predictor, split, labels)
+    def score(self, split):
+        if self.precision in bad:
+            split = Split(split.texts, tuple((label + 1) % 3 for label in split.labels))
+        return real(self, split)
 
-    def prove(self, folder, precision, plan):
-        candidate = real_prove(self, folder, precision, plan)
-        candidate.predictor.precision = precision
-        return candidate
-
-    real_prove = export.build._Exporter._prove
-    monkeypatch.setattr(export.build._Exporter, "_prove", prove)
-    monkeypatch.setattr(export.build, "_score", score)
+    monkeypatch.setattr(export.build._Candidate, "score", score)
 
 
 def test_int8_that_loses_the_task_falls_back_and_every_attempt_is_kept(trained, tmp_path, monkeypatch):
