@@ -10,11 +10,12 @@ TORCH_FROM  := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help install demo test lint types pytest clean
+.PHONY: help install demo test lint types pytest matrix clean
 
 help:
 	@echo "make demo     install into $(VENV) and run recipes/quickstart.yaml into $(RUN)"
 	@echo "make test     install, then lint, types and tests"
+	@echo "make matrix   measure every system, format and precision at real size (hours); writes docs/support.md"
 	@echo "make install  install only"
 	@echo "make clean    remove $(VENV), runs and caches"
 
@@ -43,6 +44,9 @@ types: install
 
 pytest: install
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=2 $(BIN)/pytest
+
+matrix: install
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.studies.support_matrix $(MATRIX)
 
 clean:
 	rm -rf $(VENV) runs build dist *.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -7,8 +7,8 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from compressor.core.artifact import (
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.environment import machine, versions
 from compressor.core.errors import AcceptanceError, ArtifactError, ParityError, StageError, UsageError
-from compressor.core.folders import new_folder
+from compressor.core.folders import new_folder, swap
 from compressor.data.dataset import Split
 from compressor.evaluation import Evaluation
 from compressor.quantize.mixed import refinements
@@ -37,8 +37,11 @@ from compressor.stage import Progress, silent
 from compressor.tasks import HEADS
 from export.backend import Backend, backend_for
 from export.bundle import write_card, write_companions
+from export.cache import ConversionCache, conversion_key
 from export.ladder import Attempt, Rung, judge_drop, npu_rungs, rungs
+from export.memory import budget_bytes, predicted_peak
 from export.parity import Parity, compare, require_parity
+from export.processes import Job, Send, can_run_jobs, run_jobs
 from export.source import ExportRequest, ExportSource
 from export.text_predictor import TextPredictor, open_predictors
 
@@ -68,11 +71,24 @@ class ExportResult:
 
 
 def export_artifacts(
-    checkpoint: Checkpoint, request: ExportRequest, output: Path, *, progress: Progress = silent
+    checkpoint: Checkpoint,
+    request: ExportRequest,
+    output: Path,
+    *,
+    cache: ConversionCache | None = None,
+    progress: Progress = silent,
 ) -> ExportResult:
     """Makes every requested artifact as a folder ``<format>-<precision>`` in ``output``.
 
-    A folder that is already there and whole is kept, so that a killed export goes on where it was.
+    A folder that is already there and whole is kept, so that a killed export goes on where it was. Formats are made
+    side by side, each in a process of its own, where ``request.threads`` and the free memory allow.
+
+    Args:
+        checkpoint: what is exported.
+        request: formats, precisions, lengths, texts.
+        output: folder of the artifacts.
+        cache: where FP32 conversions are kept between exports; None: nowhere.
+        progress: where progress is told.
 
     Raises:
         MissingExtraError: before any work, when a format's packages are not installed.
@@ -84,23 +100,123 @@ def export_artifacts(
     for backend in backends:
         backend.require()
     wanted = {backend: _offered(backend, request.precisions) for backend in backends}
-    total, done = sum(map(len, wanted.values())), 0
     source = ExportSource.load(checkpoint, request)
-    artifacts: dict[str, Artifact] = {}
-    refused: list[Attempt] = []
     output.mkdir(parents=True, exist_ok=True)
-    for backend, precisions in wanted.items():
-        with tempfile.TemporaryDirectory(prefix=".export-", dir=output) as work:
-            here, asked = source.simulated(request) if backend.simulated else (source, request)
-            exporter = _Exporter(backend, here, asked, Path(work), output)
-            for precision in precisions:
-                progress(done, total, f"{backend.format} {precision}")
-                artifact, attempts = exporter.climb(precision)
-                artifacts[artifact.name] = artifact
-                refused += [attempt for attempt in attempts if not attempt.accepted]
-                done += 1
-    progress(total, total, "exported")
-    return ExportResult(tuple(artifacts.values()), tuple(refused))
+    teller = _Teller(progress, total=sum(map(len, wanted.values())))
+    # A latency that is measured beside other work is none.
+    alone = request.measure is not None or not can_run_jobs()
+    workers = 1 if alone else min(len(backends), request.threads)
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=output) as work:
+        orders = [
+            _Order(backend.format, tuple(precisions), source, request, cache, Path(work), output)
+            for backend, precisions in wanted.items()
+        ]
+        if workers > 1:
+            made = _in_processes(orders, workers, teller)
+        else:
+            made = [_export_format(replace(order, staging=output), teller.tell) for order in orders]
+    teller.end()
+    names = [name for format_made in made for name in format_made.names]
+    artifacts = tuple(Artifact.load(output / name) for name in dict.fromkeys(names))
+    return ExportResult(artifacts, tuple(attempt for format_made in made for attempt in format_made.refused))
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What one format has to make."""
+
+    format: Format
+    precisions: tuple[Precision, ...]
+    source: ExportSource
+    request: ExportRequest
+    cache: ConversionCache | None
+    staging: Path
+    """Where finished artifacts are put; in a process of its own a scratch folder, from which its parent takes them."""
+    output: Path
+
+
+@dataclass(frozen=True)
+class _Made:
+    """Names of the artifact folders of one format, made or kept, and what was refused on the way."""
+
+    names: tuple[str, ...]
+    refused: tuple[Attempt, ...]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One precision of a format begins, or its artifact is there."""
+
+    note: str
+    finished: str | None = None
+
+
+@dataclass
+class _Teller:
+    """Counts finished artifacts for a Progress."""
+
+    progress: Progress
+    total: int
+    done: int = 0
+
+    def tell(self, step: _Step) -> None:
+        self.done += step.finished is not None
+        if step.finished is None:
+            self.progress(self.done, self.total, step.note)
+
+    def end(self) -> None:
+        self.progress(self.total, self.total, "exported")
+
+
+def _in_processes(orders: list[_Order], workers: int, teller: _Teller) -> list[_Made]:
+    """Makes formats side by side; what one has finished stays, whatever becomes of the others."""
+    parameters = sum(parameter.nbytes for parameter in orders[0].source.model.parameters())
+    share = max(1, orders[0].request.threads // workers)
+    staged = {order.format: order.staging / f"{order.format}-staged" for order in orders}
+    jobs = [
+        Job(
+            name=order.format,
+            target=_export_in_process,
+            argument=replace(order, staging=staged[order.format], request=replace(order.request, threads=share)),
+            memory_bytes=predicted_peak(order.format, parameters),
+        )
+        for order in orders
+    ]
+
+    def listen(format_name: str, step: _Step) -> None:
+        teller.tell(step)
+        if step.finished is not None:
+            swap(staged[format_name] / step.finished, orders[0].output / step.finished)  # type: ignore[index]
+
+    return run_jobs(jobs, workers=workers, memory_bytes=budget_bytes(), listener=listen)
+
+
+def _export_in_process(order: _Order, send: Send) -> _Made:
+    import torch
+
+    torch.set_num_threads(order.request.threads)
+    order.staging.mkdir()
+    return _export_format(order, send)
+
+
+def _export_format(order: _Order, tell: Callable[[_Step], None]) -> _Made:
+    """Makes one format's artifacts, the FP32 conversion once for all of them."""
+    names: list[str] = []
+    refused: list[Attempt] = []
+    with tempfile.TemporaryDirectory(prefix=".export-", dir=order.staging) as work:
+        backend = backend_for(order.format)
+        if backend.simulated:
+            source, request = order.source.simulated(order.request)
+            order = replace(order, source=source, request=request)
+        exporter = _Exporter(backend, order, Path(work))
+        for precision in order.precisions:
+            tell(_Step(f"{order.format} {precision}"))
+            name, attempts = exporter.climb(precision)
+            refused += [attempt for attempt in attempts if not attempt.accepted]
+            fresh = name not in names and (order.staging / name).is_dir()
+            names.append(name)
+            tell(_Step(f"{order.format} {precision}", finished=name if fresh else None))
+    return _Made(tuple(names), tuple(refused))
 
 
 def _offered(backend: Backend, precisions: tuple[Precision, ...]) -> list[Precision]:
@@ -121,13 +237,19 @@ class _Exporter:
     """One format's way from the FP32 conversion up the ladder; the conversion is made when first needed."""
 
     backend: Backend
-    source: ExportSource
-    request: ExportRequest
+    order: _Order
     work: Path
-    output: Path
 
-    def climb(self, precision: Precision) -> tuple[Artifact, tuple[Attempt, ...]]:
-        """Returns the artifact on the ladder of ``precision`` that is taken, and every attempt.
+    @property
+    def source(self) -> ExportSource:
+        return self.order.source
+
+    @property
+    def request(self) -> ExportRequest:
+        return self.order.request
+
+    def climb(self, precision: Precision) -> tuple[str, tuple[Attempt, ...]]:
+        """Returns the name of the artifact on the ladder of ``precision`` that is taken, and every attempt.
 
         It is the first that is proven and accepted, or, where candidates are measured, the fastest of all of these.
         """
@@ -150,8 +272,8 @@ class _Exporter:
             _, rung, candidate = min(held, key=lambda item: item[0])
             # What holds too few integers to be called INT8 is not called so in its name either.
             called = candidate.precision if rung.mixed else rung.precision
-            target = self.output / f"{self.backend.format}-{called}"
-            return self._bundle(rung, candidate, tuple(attempts), target), tuple(attempts)
+            target = self.order.staging / f"{self.backend.format}-{called}"
+            return self._bundle(rung, candidate, tuple(attempts), target).name, tuple(attempts)
         tried = "; ".join(f"{attempt.rung}: {attempt.reason}" for attempt in attempts)
         raise AcceptanceError(
             f"no {self.backend.format} file of {precision} or a safer precision stays within "
@@ -223,21 +345,32 @@ class _Exporter:
             **found,
         )
 
-    def _kept(self, precision: Precision) -> Artifact | None:
-        folder = self.output / f"{self.backend.format}-{precision}"
-        try:
-            return Artifact.load(folder) if folder.is_dir() else None
-        except ArtifactError:
-            return None
+    def _kept(self, precision: Precision) -> str | None:
+        """Returns the name of a whole artifact of this precision that is already there."""
+        name = f"{self.backend.format}-{precision}"
+        for place in (self.order.staging, self.order.output):
+            try:
+                Artifact.load(place / name)
+                return name
+            except ArtifactError:
+                continue
+        return None
 
     def _fp32(self) -> Path:
-        """Converts on first use and proves the float file, whatever precision was asked for."""
+        """Converts on first use, or takes the conversion from the cache; proves the float file either way."""
         folder = self.work / "fp32"
         if not folder.is_dir():
             # It gets its name when it is proven: a try that fails here must not leave a file for the next one.
             unproven = Path(tempfile.mkdtemp(prefix="unproven-", dir=self.work))
-            self.backend.convert(self.source.model, self.source.spec, unproven)
+            cache, key = self.order.cache, ""
+            if cache is not None:
+                key = conversion_key(self.source.checkpoint.hash, self.source.spec, self.backend)
+            taken = cache is not None and cache.fetch(key, unproven)
+            if not taken:
+                self.backend.convert(self.source.model, self.source.spec, unproven)
             self._prove(unproven, "fp32", self.request.plan)
+            if cache is not None and not taken:
+                cache.store(key, unproven)
             unproven.rename(folder)
         return folder
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,11 @@ class ExportSource:
             report=_evaluate(checkpoint, request.report, request, spec),
         )  # fmt: skip
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travels to another process without its model, which is read again from the checkpoint where it arrives."""
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "model"}
+        return _arrived, (values,)
+
     def calibration(self, request: ExportRequest, precision: Precision) -> Calibration | None:
         """Returns the text on which ranges are observed; None where the request brings none.
 
@@ -194,6 +199,10 @@ class ExportSource:
             pad_id=self.spec.pad_id,
             signatures=signatures,
         )
+
+
+def _arrived(values: dict[str, Any]) -> ExportSource:
+    return ExportSource(model=load_compressed(values["checkpoint"].path), **values)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Context, Stage, StageConfig, register
 from export.backend import backend_for
 from export.build import export_artifacts
+from export.cache import ConversionCache
 from export.ladder import first_method
 from export.source import ExportRequest, check_lengths, texts_for
 from export.tensorrt.versions import parse_range
@@ -45,6 +46,8 @@ class ExportConfig(StageConfig):
     """Overrides the limit of a quantize stage; against the checkpoint that is exported."""
     device: str | None = None
     """The device the files are for: its profile gives the order in which precisions are tried."""
+    cache: bool = True
+    """Take FP32 conversions from the cache (``$COMPRESSOR_CACHE``, default ``~/.cache/compressor``) and keep them."""
 
 
 @register
@@ -108,7 +111,10 @@ class ExportStage(Stage[ExportConfig]):
             name=context.current.path.name, threads=context.threads, cache=context.workdir / "sensitivity",
             device=device, task=task, ladder=CPU_LADDER if device is None else device.ladder,
         )  # fmt: skip
-        made = export_artifacts(context.current, request, context.scratch, progress=context.progress)
+        made = export_artifacts(
+            context.current, request, context.scratch, cache=ConversionCache.default() if self.config.cache else None,
+            progress=context.progress,
+        )  # fmt: skip
         for artifact in made.artifacts:
             artifact.path.rename(output / artifact.name)
         return {"refused": [attempt.model_dump(mode="json") for attempt in made.refused]}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["COMPRESSOR_CACHE"] = ""
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import pytest

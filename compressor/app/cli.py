@@ -136,6 +136,7 @@ def convert(
     task: Annotated[
         Task | None, typer.Option("--task", help="What the head answers; default: as the checkpoint says.")
     ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Convert again; keep and take nothing.")] = False,
     threads: Threads = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -152,8 +153,8 @@ def convert(
             artifact = conversion.convert(
                 model, to=to, precision=precision, output=output, lengths=_lengths(lengths), profiles=profiles,
                 sentences=sentences, calibrate=calibrate, eval_data=eval_, max_drop_points=max_drop_points,
-                method=method, device=device, fastest=fastest, task=task, threads=threads, force=force,
-                progress=narrator.progress(),
+                method=method, device=device, fastest=fastest, task=task, threads=threads, cache=not no_cache,
+                force=force, progress=narrator.progress(),
             )  # fmt: skip
         finally:
             narrator.close()

@@ -32,6 +32,7 @@ from devices.legality import check_legal
 from devices.profiles import parse_device
 from export.buckets import buckets_for
 from export.build import export_artifacts
+from export.cache import ConversionCache
 from export.ladder import first_method
 from export.source import ExportRequest, texts_for
 from export.stage import DEFAULT_LENGTHS, PARITY_TEXTS
@@ -59,6 +60,7 @@ def convert(
     fastest: bool = False,
     task: Task | None = None,
     threads: int | None = None,
+    cache: bool = True,
     force: bool = False,
     progress: Progress = silent,
 ) -> Artifact:
@@ -87,6 +89,8 @@ def convert(
             the untouched FP32 file among them, instead of the first one.
         task: what the head answers; found from the checkpoint where None.
         threads: threads for conversion and evaluation; default: all cores.
+        cache: take the FP32 conversion from ``$COMPRESSOR_CACHE`` (``~/.cache/compressor``) and keep it there; what is
+            taken is proven like any other.
         force: replace an output folder that is not an artifact.
         progress: where progress is told.
 
@@ -156,7 +160,8 @@ def convert(
     with disk_errors(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as work:
-            made = export_artifacts(checkpoint, request, Path(work), progress=progress)
+            kept = ConversionCache.default() if cache else None
+            made = export_artifacts(checkpoint, request, Path(work), cache=kept, progress=progress)
             swap(made.artifacts[0].path, output)
     return Artifact.load(output)
 

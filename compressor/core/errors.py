@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class CompressorError(Exception):
@@ -25,6 +25,17 @@ class CompressorError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.remedy})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Lets an error travel between processes, whatever its constructor takes."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(kind: type[CompressorError], args: tuple[Any, ...], state: dict[str, Any]) -> CompressorError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 class UsageError(CompressorError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,17 +32,14 @@ def build(
     Raises:
         StageError: the graph is not valid, states another opset, or is larger than the model's unique parameters allow.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        raw = Path(folder) / path.name
-        trace(model, spec, raw, options)
-        graph = files.load(raw)
-        clean(graph)
-        ModulePathsPass([name for name, _ in model.named_modules()])(graph)
-        graph.metadata_props.update(metadata or {})
-        shapes = spec.output_shapes("batch" if options.dynamic_batch else 1, "tokens")
-        for output, shape in zip(graph.graph.outputs, shapes.values(), strict=True):
-            output.shape = ir.Shape(shape)
-        files.save(graph, path)
+    graph = trace(model, spec, options)
+    clean(graph)
+    ModulePathsPass([name for name, _ in model.named_modules()])(graph)
+    graph.metadata_props.update(metadata or {})
+    shapes = spec.output_shapes("batch" if options.dynamic_batch else 1, "tokens")
+    for output, shape in zip(graph.graph.outputs, shapes.values(), strict=True):
+        output.shape = ir.Shape(shape)
+    files.save(graph, path)
     files.check(path, opset=options.opset)
     _check_size(path, graph, model)
 

@@ -9,6 +9,7 @@ import onnx_ir as ir
 from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
 from compressor.core.errors import ArtifactError, StageError
+from export.onnx import wire
 
 MODEL_FILE = "model.onnx"
 MAX_EMBEDDED_BYTES = 1_800_000_000
@@ -16,22 +17,18 @@ MAX_EMBEDDED_BYTES = 1_800_000_000
 
 
 def load(path: Path) -> ir.Model:
-    """Reads an ONNX file, weights memory-mapped or in memory.
+    """Reads an ONNX file; large weights stay in the file and are read when they are used.
 
     Raises:
         ArtifactError: the file is missing, or is no whole ONNX model.
     """
     try:
-        proto = onnx.load(str(path), load_external_data=False)
-        if not proto.graph.node or not proto.graph.output or not proto.opset_import:
+        model = wire.read(path)
+        if not len(model.graph) or not model.graph.outputs or not model.graph.opset_imports:
             raise ValueError("it holds no graph")
-        model = ir.serde.deserialize_model(proto)
         ir.external_data.set_base_dir(model.graph, path.parent)
         for value in model.graph.initializers.values():
-            if value.const_value is None:
-                raise ValueError(f"initializer '{value.name}' has no data")
-            if len(value.const_value.tobytes()) != value.const_value.nbytes:
-                raise ValueError(f"initializer '{value.name}' is cut short")
+            _check_whole(value)
     except Exception as error:  # protobuf, numpy and the IR each raise classes of their own
         raise ArtifactError(
             f"{path} is not a readable ONNX model: {error}", remedy="copy the file again, or convert again"
@@ -39,10 +36,24 @@ def load(path: Path) -> ir.Model:
     return model
 
 
+def _check_whole(value: ir.Value) -> None:
+    tensor = value.const_value
+    if tensor is None:
+        raise ValueError(f"initializer '{value.name}' has no data")
+    if isinstance(tensor, ir.ExternalTensor):
+        size = Path(tensor.path).stat().st_size
+        if size < (tensor.offset or 0) + tensor.nbytes:
+            raise ValueError(f"'{tensor.location}', which holds initializer '{value.name}', is cut short")
+    elif not isinstance(tensor, ir.LazyTensor) and len(tensor.tobytes()) != tensor.nbytes:
+        raise ValueError(f"initializer '{value.name}' is cut short")
+
+
 def save(model: ir.Model, path: Path) -> None:
     """Writes a model; weights above MAX_EMBEDDED_BYTES go to ``<name>.data`` beside it."""
-    external = None if weight_bytes(model) <= MAX_EMBEDDED_BYTES else f"{path.name}.data"
-    ir.save(model, path, external_data=external)
+    if weight_bytes(model) > MAX_EMBEDDED_BYTES:
+        ir.save(model, path, external_data=f"{path.name}.data")
+    else:
+        wire.write(model, path)
 
 
 def weight_bytes(model: ir.Model) -> int:
@@ -58,8 +69,8 @@ def stored_bytes(path: Path) -> int:
 
 def model_files(path: Path) -> tuple[Path, ...]:
     """Returns an ONNX file and the external data files it names."""
-    proto = onnx.load(str(path), load_external_data=False)
-    names = {ExternalDataInfo(t).location for t in proto.graph.initializer if uses_external_data(t)}
+    tensors = wire.skeleton(path).proto.graph.initializer
+    names = {ExternalDataInfo(tensor).location for tensor in tensors if uses_external_data(tensor)}
     return (path, *(path.parent / name for name in sorted(names)))
 
 

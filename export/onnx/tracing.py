@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+import onnx_ir as ir
 import torch
 from torch import nn
 
@@ -59,11 +61,12 @@ class TracedModel(nn.Module):
         return tuple(getattr(output, name) for name in self._outputs)
 
 
-def trace(model: nn.Module, spec: ConversionSpec, output: Path, options: TraceOptions) -> None:
-    """Writes the raw traced graph of ``model`` to the file ``output``.
+def trace(model: nn.Module, spec: ConversionSpec, options: TraceOptions) -> ir.Model:
+    """Returns the raw traced graph of ``model``, whose initializers are views of the model's own parameters.
 
     The TorchScript exporter is used: it keeps LayerNormalization as one operator, names every node after its module,
-    and writes the opset it was asked for.
+    and writes the opset it was asked for. It is asked for the graph alone: passing the weights through protobuf copies
+    them several times, and folding constants transposes them, so that shared ones are no longer recognised.
     """
     names = [INPUT_IDS, ATTENTION_MASK, *([TOKEN_TYPE_IDS] if spec.takes_token_types else [])]
     rows, tokens = (2 if options.dynamic_batch else 1), min(8, spec.max_tokens)
@@ -76,15 +79,37 @@ def trace(model: nn.Module, spec: ConversionSpec, output: Path, options: TraceOp
     outputs = spec.output_shapes("batch" if options.dynamic_batch else 1, "tokens")
     for name, shape in outputs.items():
         dynamic[name] = {axis: extent for axis, extent in enumerate(shape) if isinstance(extent, str)}
-    with errors_only("torch.onnx"), warnings.catch_warnings(), torch.no_grad():
+    wrapped = TracedModel(model, spec).eval()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        errors_only("torch.onnx"),
+        warnings.catch_warnings(),
+        torch.no_grad(),
+    ):
+        graph = Path(folder) / "graph.onnx"
         warnings.simplefilter("ignore")  # one for every shape that Python reads; the parity check covers them
         torch.onnx.export(
-            TracedModel(model, spec).eval(),
+            wrapped,
             example,
-            str(output),
+            str(graph),
             dynamo=False,
             opset_version=options.opset,
             input_names=names,
             output_names=list(outputs),
             dynamic_axes=dynamic,
+            export_params=False,
+            do_constant_folding=False,
         )
+        traced = ir.load(graph)
+    _attach_weights(traced.graph, wrapped)
+    return traced
+
+
+def _attach_weights(graph: ir.Graph, wrapped: nn.Module) -> None:
+    """Turns the inputs that stand for parameters and buffers into initializers that share the tensors' memory."""
+    tensors = wrapped.state_dict()
+    parameters = [value for value in graph.inputs if value.name in tensors]
+    for value in parameters:
+        graph.inputs.remove(value)
+        value.const_value = ir.tensor(tensors[str(value.name)].numpy(), name=value.name)
+        graph.initializers.add(value)

@@ -11,6 +11,7 @@ from compressor.data.dataset import Split
 from compressor.quantize.plan import QuantizationPlan
 from export.backend import backend_for
 from export.build import export_artifacts
+from export.cache import ConversionCache
 from export.source import ExportRequest
 from export.tensorrt.backend import TensorRTBackend
 from export.text_predictor import TextPredictor
@@ -62,21 +63,14 @@ def test_a_reference_at_chance_is_refused(trained, tmp_path):
 
 def _answering_wrong(monkeypatch, *bad):
     """Makes files of the given precisions answer the next label: what a lost task looks like from outside."""
-    real = export.build._score
+    real = export.build._Candidate.score
 
-    def score(predictor, split, labels):
-        if predictor.precision in bad:
-            split = Split(split.texts, tuple((label + 1) % len(labels) for label in split.labels))
-        return real(predictor, split, labels)
+    def score(self, split):
+        if self.precision in bad:
+            split = Split(split.texts, tuple((label + 1) % 3 for label in split.labels))
+        return real(self, split)
 
-    def prove(self, folder, precision, plan):
-        candidate = real_prove(self, folder, precision, plan)
-        candidate.predictor.precision = precision
-        return candidate
-
-    real_prove = export.build._Exporter._prove
-    monkeypatch.setattr(export.build._Exporter, "_prove", prove)
-    monkeypatch.setattr(export.build, "_score", score)
+    monkeypatch.setattr(export.build._Candidate, "score", score)
 
 
 def test_int8_that_loses_the_task_falls_back_and_every_attempt_is_kept(trained, tmp_path, monkeypatch):
@@ -142,3 +136,54 @@ def test_sentences_shared_out_among_predictors_come_back_in_order(onnx_artifact)
     three = TextPredictor.load(Artifact.load(onnx_artifact), threads=3)
     assert len(three.predictors) == 3
     np.testing.assert_array_equal(one.run(SPLIT.texts).logits, three.run(SPLIT.texts).logits)
+
+
+def test_formats_made_side_by_side_are_those_made_one_after_the_other(checkpoint_of, tmp_path):
+    notes = []
+    wanted = request(formats=("onnx", "tensorrt"), precisions=("fp32", "fp16"))
+    one = export_artifacts(checkpoint_of("bert"), wanted, tmp_path / "one").artifacts
+    both = export_artifacts(
+        checkpoint_of("bert"), replace(wanted, threads=2), tmp_path / "both",
+        progress=lambda done, total, note: notes.append((done, total, note)),
+    ).artifacts  # fmt: skip
+    assert [a.name for a in both] == [a.name for a in one]
+    assert [a.manifest.files[a.manifest.model_file] for a in both] == [
+        a.manifest.files[a.manifest.model_file] for a in one
+    ]
+    assert sorted(path.name for path in (tmp_path / "both").iterdir()) == sorted(a.name for a in both)
+    assert notes[-1] == (4, 4, "exported")
+    assert {note for _, _, note in notes[:-1]} == {"onnx fp32", "onnx fp16", "tensorrt fp32", "tensorrt fp16"}
+
+
+def test_when_one_format_fails_beside_another_nothing_is_half_written(checkpoint_of, tmp_path):
+    bad = QuantizationPlan(policy=({"pattern": "*", "precision": "int8"}, {"pattern": "nothing", "precision": "fp32"}))
+    wanted = request(formats=("onnx", "tensorrt"), precisions=("fp16",), plan=bad, threads=2)
+    with pytest.raises(UsageError, match="nothing"):
+        export_artifacts(checkpoint_of("bert"), wanted, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_conversion_is_taken_from_the_cache_and_proven_again(checkpoint_of, tmp_path, monkeypatch):
+    from export.onnx.backend import OnnxBackend
+
+    cache = ConversionCache(tmp_path / "cache")
+    (first,) = export_artifacts(checkpoint_of("bert"), request(), tmp_path / "first", cache=cache).artifacts
+    proven = []
+    real = export.build.require_parity
+    monkeypatch.setattr(OnnxBackend, "convert", lambda *args: pytest.fail("converted again"))
+    monkeypatch.setattr(export.build, "require_parity", lambda *args: (proven.append(args), real(*args)))
+    wanted = request(precisions=("fp32", "fp16"))
+    again = export_artifacts(checkpoint_of("bert"), wanted, tmp_path / "again", cache=cache).artifacts
+    assert again[0].manifest.files["model.onnx"] == first.manifest.files["model.onnx"]
+    assert len(proven) == 3
+
+
+def test_what_is_not_proven_is_not_kept(checkpoint_of, tmp_path, monkeypatch):
+    monkeypatch.setattr(export.build, "require_parity", lambda parity, name: _raise(ParityError("off", remedy="none")))
+    with pytest.raises(ParityError):
+        export_artifacts(checkpoint_of("bert"), request(), tmp_path / "out", cache=ConversionCache(tmp_path / "cache"))
+    assert not (tmp_path / "cache").exists()
+
+
+def _raise(error):
+    raise error

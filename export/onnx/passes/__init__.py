@@ -10,10 +10,10 @@ from compressor.core.errors import StageError
 from export.onnx.passes.finite_masks import FiniteMasksPass
 from export.onnx.passes.gemm_to_matmul import GemmToMatMulPass
 from export.onnx.passes.module_paths import ModulePathsPass
-from export.onnx.passes.transposed_weights import TransposedWeightsPass
+from export.onnx.passes.stored_transposes import StoredTransposesPass
+from export.onnx.passes.transposed_weights import LARGE_BYTES, TransposedWeightsPass
 from export.onnx.quiet import errors_only
 
-_ANY_SIZE = 1 << 62
 _FOLD_INPUT_BYTES = 64 * 1024
 """Constants above this are never folded: folding a weight through a Transpose would store it a second time."""
 
@@ -25,6 +25,7 @@ def clean(model: ir.Model) -> None:
         StageError: an operator outside the standard set remains.
     """
     common.IdentityEliminationPass()(model)
+    StoredTransposesPass()(model)
     with errors_only("onnxscript"):
         optimizer.fold_constants_ir(model, input_size_limit=_FOLD_INPUT_BYTES, onnx_shape_inference=True)
     ir.passes.Sequential(
@@ -41,7 +42,7 @@ def clean(model: ir.Model) -> None:
 def deduplicate() -> ir.passes.Sequential:
     """Returns the passes that leave every weight and every computation once; run after each rewrite."""
     return ir.passes.Sequential(
-        common.DeduplicateInitializersPass(size_limit=_ANY_SIZE),
+        common.DeduplicateInitializersPass(size_limit=LARGE_BYTES),
         TransposedWeightsPass(),
         common.CommonSubexpressionEliminationPass(),
         common.RemoveUnusedNodesPass(),
@@ -54,4 +55,12 @@ def _standard_only(model: ir.Model) -> None:
         raise StageError(f"the graph uses operators outside ai.onnx: {', '.join(foreign)}", remedy="report this model")
 
 
-__all__ = ["FiniteMasksPass", "GemmToMatMulPass", "ModulePathsPass", "TransposedWeightsPass", "clean", "deduplicate"]
+__all__ = [
+    "FiniteMasksPass",
+    "GemmToMatMulPass",
+    "ModulePathsPass",
+    "StoredTransposesPass",
+    "TransposedWeightsPass",
+    "clean",
+    "deduplicate",
+]
