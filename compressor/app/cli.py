@@ -154,6 +154,28 @@ def convert(
 
 
 @app.command()
+def bundle(
+    artifact: Annotated[Path, typer.Argument(help="TFLite artifact folder.")],
+    output: Output,
+    mediapipe_length: Annotated[
+        int | None, typer.Option("--mediapipe-length", min=1, help="Length of MediaPipe's file; default the longest.")
+    ] = None,
+    sentences: Annotated[
+        Path | None, typer.Option("--sentences", help="Your sentences; they become test vectors of the tokenizer.")
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Make a folder for an Android app. Model, tokenizer, labels, Kotlin, test vectors, a file for MediaPipe."""
+    from compressor.app import bundling, show
+
+    with command(as_json=as_json, debug=debug):
+        made = bundling.bundle(artifact, output, mediapipe_length=mediapipe_length, sentences=sentences, force=force)
+        _print(made, show.bundle, as_json)
+
+
+@app.command()
 def bench(
     artifact: Annotated[Path, typer.Argument(help="Artifact folder.")],
     device: Annotated[str, typer.Option("--device", help="e.g. host, jetson-orin-nano@ssh:me@10.0.0.5.")] = "host",
