@@ -57,6 +57,9 @@ COMPUTE_PRECISION: dict[tuple[Format, Precision], str] = {
 }
 """What a CPU (for TensorRT the engine, for onnx-qnn the NPU) computes in; fp32 where it widens half weights first."""
 
+TUNED = "-ort"
+"""End of the name of an artifact whose graph has ONNX Runtime's own fused operators."""
+
 
 @dataclass(frozen=True)
 class ExportResult:
@@ -94,8 +97,8 @@ def export_artifacts(
             exporter = _Exporter(backend, here, asked, Path(work), output)
             for precision in precisions:
                 progress(done, total, f"{backend.format} {precision}")
-                artifact, attempts = exporter.climb(precision)
-                artifacts[artifact.name] = artifact
+                made, attempts = exporter.climb(precision)
+                artifacts.update({artifact.name: artifact for artifact in made})
                 refused += [attempt for attempt in attempts if not attempt.accepted]
                 done += 1
     progress(total, total, "exported")
@@ -125,16 +128,17 @@ class _Exporter:
     work: Path
     output: Path
 
-    def climb(self, precision: Precision) -> tuple[Artifact, tuple[Attempt, ...]]:
+    def climb(self, precision: Precision) -> tuple[list[Artifact], tuple[Attempt, ...]]:
         """Returns the artifact on the ladder of ``precision`` that is taken, and every attempt.
 
-        It is the first that is proven and accepted, or, where candidates are measured, the fastest of all of these.
+        It is the first that is proven and accepted, or, where candidates are measured, the fastest of all of these. A
+        tuned variant that was measured to pay follows it.
         """
         attempts: list[Attempt] = []
         held: list[tuple[float, Rung, _Candidate]] = []
         for number, rung in enumerate(self._tries(precision)):
             if kept := self._kept(rung.precision):
-                return kept, tuple(attempts)
+                return [kept, *self._kept_variant(rung.precision)], tuple(attempts)
             attempt, candidate = self._try(rung, self.work / f"{precision}-{number}")
             if candidate is not None and self.request.measure is not None:
                 attempt = attempt.model_copy(update={"p95_ms": self._measure(rung, candidate)})
@@ -150,7 +154,11 @@ class _Exporter:
             # What holds too few integers to be called INT8 is not called so in its name either.
             called = candidate.precision if rung.mixed else rung.precision
             target = self.output / f"{self.backend.format}-{called}"
-            return self._bundle(rung, candidate, tuple(attempts), target), tuple(attempts)
+            variant = self._tuned(rung, candidate, attempts)
+            made = [self._bundle(rung, candidate, tuple(attempts), target)]
+            if variant is not None:
+                made.append(self._bundle(rung, variant, tuple(attempts), target.with_name(target.name + TUNED)))
+            return made, tuple(attempts)
         tried = "; ".join(f"{attempt.rung}: {attempt.reason}" for attempt in attempts)
         raise AcceptanceError(
             f"no {self.backend.format} file of {precision} or a safer precision stays within "
@@ -212,6 +220,34 @@ class _Exporter:
         if self.request.measure is None:
             return 0.0
         return self.request.measure(self._bundle(rung, candidate, (), self.work / f"{candidate.folder.name}-measured"))
+
+    def _kept_variant(self, precision: Precision) -> list[Artifact]:
+        folder = self.output / f"{self.backend.format}-{precision}{TUNED}"
+        return [Artifact.load(folder)] if folder.is_dir() else []
+
+    def _tuned(self, rung: Rung, candidate: _Candidate, attempts: list[Attempt]) -> _Candidate | None:
+        """Returns the fused form of an ONNX file where it was measured to pay; adds what was found to ``attempts``."""
+        if not self.request.tune or self.backend.format != "onnx":
+            return None
+        from export.onnx.tune import fuse, interleaved_ratio, judge
+
+        folder = candidate.folder.with_name(f"{candidate.folder.name}{TUNED}")
+        folder.mkdir()
+        config = self.source.model.config
+        try:
+            fusion = fuse(
+                candidate.folder / self.backend.model_file, folder / self.backend.model_file,
+                layers=config.num_hidden_layers, heads=config.num_attention_heads, hidden=config.hidden_size,
+            )  # fmt: skip
+            variant = self._prove(folder, rung.precision, rung.plan)
+            measure = self.request.tune_ratio or interleaved_ratio
+            ratio = measure(variant.predictor.predictors[0], candidate.predictor.predictors[0], self.source.cases)
+            accepted, reason = judge(fusion, ratio)
+        except (ParityError, StageError) as error:
+            variant, accepted, reason = None, False, f"rolled back: {error.message}"
+        fused = rung.model_copy(update={"name": f"{rung.name}, fused by ONNX Runtime"})
+        attempts.append(self._attempt(fused, reason, accepted=accepted))
+        return variant if accepted else None
 
     def _attempt(self, rung: Rung, reason: str, *, accepted: bool = False, **found: float) -> Attempt:
         return Attempt(
@@ -314,6 +350,7 @@ class _Exporter:
                     "lengths": list(source.spec.lengths),
                     "plan": rung.plan.model_dump(mode="json"),
                     **({"device": request.device.name} if backend.simulated and request.device else {}),
+                    **({"tune": True} if target.name.endswith(TUNED) else {}),
                 },
                 versions=versions(),
                 machine=machine(),

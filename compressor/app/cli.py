@@ -129,6 +129,9 @@ def convert(
     fastest: Annotated[
         bool, typer.Option("--fastest", help="Measure all that keep the accuracy; take the fastest, not the first.")
     ] = False,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Try ONNX Runtime's fused operators; kept where measured to pay.")
+    ] = False,
     threads: Threads = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -145,7 +148,7 @@ def convert(
             artifact = conversion.convert(
                 model, to=to, precision=precision, output=output, lengths=_lengths(lengths), profiles=profiles,
                 sentences=sentences, calibrate=calibrate, eval_data=eval_, max_drop_points=max_drop_points,
-                method=method, device=device, fastest=fastest, threads=threads, force=force,
+                method=method, device=device, fastest=fastest, tune=tune, threads=threads, force=force,
                 progress=narrator.progress(),
             )  # fmt: skip
         finally:

@@ -55,6 +55,7 @@ def convert(
     method: Literal["dynamic", "static", "mixed"] | None = None,
     device: str | None = None,
     fastest: bool = False,
+    tune: bool = False,
     threads: int | None = None,
     force: bool = False,
     progress: Progress = silent,
@@ -82,6 +83,7 @@ def convert(
             in which precisions are tried.
         fastest: measure every candidate within the limit on ``device`` (default: this machine) and take the fastest,
             the untouched FP32 file among them, instead of the first one.
+        tune: try an ONNX file with ONNX Runtime's fused operators too, and take the faster as measured here.
         threads: threads for conversion and evaluation; default: all cores.
         force: replace an output folder that is not an artifact.
         progress: where progress is told.
@@ -105,6 +107,8 @@ def convert(
             f"{'mixed precision' if method == 'mixed' else '--fastest'} searches within a limit, and none was given",
             remedy="add --max-drop-points and --eval",
         )
+    if tune and to != "onnx":
+        raise UsageError(f"--tune was given for {to}; only onnx has a tuned variant", remedy="leave --tune out")
     output = Path(output).resolve()
     ensure_ours(output, "artifact", force=force)
     target = parse_device(device).profile if device is not None else None
@@ -139,6 +143,7 @@ def convert(
         calibration_texts=texts if calibrate is not None else (),
         selection=selection,
         report=report,
+        tune=tune,
         name=Path(model).name,
         threads=threads or default_threads(),
         ladder=ladder,
@@ -151,7 +156,7 @@ def convert(
         output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as work:
             made = export_artifacts(checkpoint, request, Path(work), progress=progress)
-            swap(made.artifacts[0].path, output)
+            swap(made.artifacts[-1].path, output)
     return Artifact.load(output)
 
 
