@@ -10,12 +10,13 @@ TORCH_FROM  := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help install demo test lint types pytest clean
+.PHONY: help install demo test lint types pytest peers clean
 
 help:
 	@echo "make demo     install into $(VENV) and run recipes/quickstart.yaml into $(RUN)"
 	@echo "make test     install, then lint, types and tests"
 	@echo "make install  install only"
+	@echo "make peers    other tools (optimum, tflite-runtime, mediapipe) on the artifacts of $(RUN)"
 	@echo "make clean    remove $(VENV), runs and caches"
 
 install: $(STAMP)
@@ -43,6 +44,10 @@ types: install
 
 pytest: install
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=2 $(BIN)/pytest
+
+# Each peer gets an environment of its own (2 GB in all). Artifacts have to be there: make demo.
+peers: install
+	HF_HUB_OFFLINE=1 $(BIN)/python -m benchmarks.peers.run $(RUN)/artifacts
 
 clean:
 	rm -rf $(VENV) runs build dist *.egg-info .mypy_cache .ruff_cache .hypothesis

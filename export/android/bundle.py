@@ -76,7 +76,7 @@ def write_bundle(
     """
     if artifact.manifest.format != "tflite":
         raise ArtifactError(
-            f"{artifact.path.name} is a {artifact.manifest.format} artifact; expected a tflite one",
+            f"{artifact.path.name}: found format {artifact.manifest.format}; expected a tflite artifact",
             remedy="make one with 'compressor convert MODEL --to tflite -o DIR'",
         )
     length = mediapipe_length or artifact.io.lengths[-1]
