@@ -187,7 +187,9 @@ def _write_documents(
 
 def _render(template: str, values: dict[str, Any]) -> str:
     source = files("export").joinpath("android", "templates", f"{template}.jinja").read_text(encoding="utf-8")
-    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False)
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, autoescape=False
+    )
     return environment.from_string(source).render(**values)
 
 
