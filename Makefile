@@ -10,13 +10,14 @@ TORCH_FROM  := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 STAMP  := $(VENV)/.installed
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help install demo test lint types pytest matrix clean
+.PHONY: help install demo test lint types pytest matrix peers clean
 
 help:
 	@echo "make demo     install into $(VENV) and run recipes/quickstart.yaml into $(RUN)"
 	@echo "make test     install, then lint, types and tests"
 	@echo "make matrix   measure every system, format and precision at real size (hours); writes docs/support.md"
 	@echo "make install  install only"
+	@echo "make peers    other tools (optimum, tflite-runtime, mediapipe) on the artifacts of $(RUN)"
 	@echo "make clean    remove $(VENV), runs and caches"
 
 install: $(STAMP)
@@ -47,6 +48,10 @@ pytest: install
 
 matrix: install
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.studies.support_matrix $(MATRIX)
+
+# Each peer gets an environment of its own (2 GB in all). Artifacts have to be there: make demo.
+peers: install
+	HF_HUB_OFFLINE=1 $(BIN)/python -m benchmarks.peers.run $(RUN)/artifacts
 
 clean:
 	rm -rf $(VENV) runs build dist *.egg-info .mypy_cache .ruff_cache .hypothesis

@@ -1,15 +1,40 @@
 """Compress a BERT-family model and prove the result on the device it is for.
 
-The verbs of the command line are here as functions: :func:`run`, :func:`plan`, :func:`convert`, :func:`evaluate`,
-:func:`predict`, :func:`inspect`, :func:`compare`, :func:`bench`, :func:`gate` and :func:`load_compressed`.
+The verbs of the command line are here as functions: :func:`run`, :func:`plan`, :func:`convert`, :func:`bundle`,
+:func:`evaluate`, :func:`predict`, :func:`inspect`, :func:`compare`, :func:`bench`,
+:func:`gate` and :func:`load_compressed`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from compressor.app.api import bench, compare, convert, evaluate, gate, inspect, load_compressed, plan, predict, run
+    from compressor.app.api import (
+        bench,
+        bundle,
+        compare,
+        convert,
+        evaluate,
+        gate,
+        inspect,
+        load_compressed,
+        plan,
+        predict,
+        run,
+    )
 
-__all__ = ["bench", "compare", "convert", "evaluate", "gate", "inspect", "load_compressed", "plan", "predict", "run"]
+__all__ = [
+    "bench",
+    "bundle",
+    "compare",
+    "convert",
+    "evaluate",
+    "gate",
+    "inspect",
+    "load_compressed",
+    "plan",
+    "predict",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -31,6 +31,7 @@ from compressor.core.errors import AcceptanceError, ArtifactError, ParityError, 
 from compressor.core.folders import new_folder, swap
 from compressor.data.dataset import Split
 from compressor.evaluation import Evaluation
+from compressor.families import adapter_for
 from compressor.quantize.mixed import refinements
 from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Progress, silent
@@ -60,6 +61,9 @@ COMPUTE_PRECISION: dict[tuple[Format, Precision], str] = {
     ("onnx-qnn", "w8a8"): "w8a8",
 }
 """What a CPU (for TensorRT the engine, for onnx-qnn the NPU) computes in; fp32 where it widens half weights first."""
+
+TUNED = "-ort"
+"""End of the name of an artifact whose graph has ONNX Runtime's own fused operators."""
 
 
 @dataclass(frozen=True)
@@ -145,10 +149,12 @@ class _Made:
 
 @dataclass(frozen=True)
 class _Step:
-    """One precision of a format begins, or its artifact is there."""
+    """One precision of a format begins or is done."""
 
     note: str
-    finished: str | None = None
+    done: bool = False
+    finished: tuple[str, ...] = ()
+    """Folders of the artifacts that came of it."""
 
 
 @dataclass
@@ -160,8 +166,8 @@ class _Teller:
     done: int = 0
 
     def tell(self, step: _Step) -> None:
-        self.done += step.finished is not None
-        if step.finished is None:
+        self.done += step.done
+        if not step.done:
             self.progress(self.done, self.total, step.note)
 
     def end(self) -> None:
@@ -185,8 +191,8 @@ def _in_processes(orders: list[_Order], workers: int, teller: _Teller) -> list[_
 
     def listen(format_name: str, step: _Step) -> None:
         teller.tell(step)
-        if step.finished is not None:
-            swap(staged[format_name] / step.finished, orders[0].output / step.finished)  # type: ignore[index]
+        for name in step.finished:
+            swap(staged[format_name] / name, orders[0].output / name)  # type: ignore[index]
 
     return run_jobs(jobs, workers=workers, memory_bytes=budget_bytes(), listener=listen)
 
@@ -211,11 +217,11 @@ def _export_format(order: _Order, tell: Callable[[_Step], None]) -> _Made:
         exporter = _Exporter(backend, order, Path(work))
         for precision in order.precisions:
             tell(_Step(f"{order.format} {precision}"))
-            name, attempts = exporter.climb(precision)
+            made, attempts = exporter.climb(precision)
             refused += [attempt for attempt in attempts if not attempt.accepted]
-            fresh = name not in names and (order.staging / name).is_dir()
-            names.append(name)
-            tell(_Step(f"{order.format} {precision}", finished=name if fresh else None))
+            fresh = tuple(name for name in made if name not in names and (order.staging / name).is_dir())
+            names += made
+            tell(_Step(f"{order.format} {precision}", done=True, finished=fresh))
     return _Made(tuple(names), tuple(refused))
 
 
@@ -248,16 +254,18 @@ class _Exporter:
     def request(self) -> ExportRequest:
         return self.order.request
 
-    def climb(self, precision: Precision) -> tuple[str, tuple[Attempt, ...]]:
-        """Returns the name of the artifact on the ladder of ``precision`` that is taken, and every attempt.
+    def climb(self, precision: Precision) -> tuple[tuple[str, ...], tuple[Attempt, ...]]:
+        """Returns the artifact's name on the ladder of ``precision`` that is taken, and every attempt.
 
-        It is the first that is proven and accepted, or, where candidates are measured, the fastest of all of these.
+        It is the first that is proven and accepted, or, where candidates are measured, the fastest of all of these. A
+        tuned variant that was measured to pay follows it.
         """
         attempts: list[Attempt] = []
         held: list[tuple[float, Rung, _Candidate]] = []
         for number, rung in enumerate(self._tries(precision)):
-            if kept := self._kept(rung.precision):
-                return kept, tuple(attempts)
+            name = f"{self.backend.format}-{rung.precision}"
+            if self._kept(name):
+                return tuple(item for item in (name, name + TUNED) if self._kept(item)), tuple(attempts)
             attempt, candidate = self._try(rung, self.work / f"{precision}-{number}")
             if candidate is not None and self.request.measure is not None:
                 attempt = attempt.model_copy(update={"p95_ms": self._measure(rung, candidate)})
@@ -273,7 +281,12 @@ class _Exporter:
             # What holds too few integers to be called INT8 is not called so in its name either.
             called = candidate.precision if rung.mixed else rung.precision
             target = self.order.staging / f"{self.backend.format}-{called}"
-            return self._bundle(rung, candidate, tuple(attempts), target).name, tuple(attempts)
+            variant = self._tuned(rung, candidate, attempts)
+            made = [self._bundle(rung, candidate, tuple(attempts), target).name]
+            if variant is not None:
+                tuned = target.with_name(target.name + TUNED)
+                made.append(self._bundle(rung, variant, tuple(attempts), tuned).name)
+            return tuple(made), tuple(attempts)
         tried = "; ".join(f"{attempt.rung}: {attempt.reason}" for attempt in attempts)
         raise AcceptanceError(
             f"no {self.backend.format} file of {precision} or a safer precision stays within "
@@ -336,6 +349,31 @@ class _Exporter:
             return 0.0
         return self.request.measure(self._bundle(rung, candidate, (), self.work / f"{candidate.folder.name}-measured"))
 
+    def _tuned(self, rung: Rung, candidate: _Candidate, attempts: list[Attempt]) -> _Candidate | None:
+        """Returns the fused form of an ONNX file where it was measured to pay; adds what was found to ``attempts``."""
+        if not self.request.tune or self.backend.format != "onnx":
+            return None
+        from export.onnx.tune import fuse, interleaved_ratio, judge
+
+        folder = candidate.folder.with_name(f"{candidate.folder.name}{TUNED}")
+        folder.mkdir()
+        config: Any = self.source.model.config
+        adapter = adapter_for(config)
+        try:
+            fusion = fuse(
+                candidate.folder / self.backend.model_file, folder / self.backend.model_file,
+                layers=adapter.num_layers(config), heads=adapter.num_heads(config), hidden=adapter.hidden_size(config),
+            )  # fmt: skip
+            variant = self._prove(folder, rung.precision, rung.plan)
+            measure = self.request.tune_ratio or interleaved_ratio
+            ratio = measure(variant.predictor.predictors[0], candidate.predictor.predictors[0], self.source.cases)
+            accepted, reason = judge(fusion, ratio)
+        except (ParityError, StageError) as error:
+            variant, accepted, reason = None, False, f"rolled back: {error.message}"
+        fused = rung.model_copy(update={"name": f"{rung.name}, fused by ONNX Runtime"})
+        attempts.append(self._attempt(fused, reason, accepted=accepted))
+        return variant if accepted else None
+
     def _attempt(self, rung: Rung, reason: str, *, accepted: bool = False, **found: float) -> Attempt:
         return Attempt(
             rung=f"{self.backend.format} {rung.name}",
@@ -345,16 +383,15 @@ class _Exporter:
             **found,
         )
 
-    def _kept(self, precision: Precision) -> str | None:
-        """Returns the name of a whole artifact of this precision that is already there."""
-        name = f"{self.backend.format}-{precision}"
+    def _kept(self, name: str) -> bool:
+        """Returns whether a whole artifact of this name is already there."""
         for place in (self.order.staging, self.order.output):
             try:
                 Artifact.load(place / name)
-                return name
+                return True
             except ArtifactError:
                 continue
-        return None
+        return False
 
     def _fp32(self) -> Path:
         """Converts on first use, or takes the conversion from the cache; proves the float file either way."""
@@ -449,6 +486,7 @@ class _Exporter:
                     "lengths": list(source.spec.lengths),
                     "plan": rung.plan.model_dump(mode="json"),
                     **({"device": request.device.name} if backend.simulated and request.device else {}),
+                    **({"tune": True} if target.name.endswith(TUNED) else {}),
                 },
                 versions=versions(),
                 machine=machine(),

@@ -29,7 +29,7 @@ from compressor.quantize.sensitivity import analyse_cached
 from compressor.tasks import HEADS
 from compressor.text import SentenceEncoder
 from compressor.train.runtime import torch_threads
-from export.backend import ConversionSpec
+from export.backend import ConversionSpec, Predictor
 from export.calibration import Calibration
 from export.calibration_check import check_calibration
 from export.parity import ParityCase, parity_cases
@@ -66,6 +66,10 @@ class ExportRequest:
     """The split whose metric goes into the manifest (test)."""
     teacher: Evaluation | None = None
     """The trained teacher on ``report``."""
+    tune: bool = False
+    """Whether an ONNX file is also tried with ONNX Runtime's fused operators (:mod:`export.onnx.tune`)."""
+    tune_ratio: Callable[[Predictor, Predictor, Sequence[ParityCase]], float] | None = None
+    """How a tuned file's time is measured, as a multiple of the plain one's; None: interleaved on this machine."""
     name: str
     threads: int = 1
     ladder: tuple[LadderStep, ...] = CPU_LADDER

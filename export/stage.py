@@ -42,6 +42,8 @@ class ExportConfig(StageConfig):
     lengths: tuple[int, ...] = Field(default=DEFAULT_LENGTHS, min_length=1)
     tensorrt: str | None = None
     """Versions of TensorRT on the device, e.g. ``8.0 - 8.2``: what cannot read the typed graph gets one of its own."""
+    tune: bool = False
+    """Also makes ``onnx-<precision>-ort``, with ONNX Runtime's fused operators, where that is measured to pay."""
     max_drop_points: float | None = None
     """Overrides the limit of a quantize stage; against the checkpoint that is exported."""
     device: str | None = None
@@ -108,7 +110,8 @@ class ExportStage(Stage[ExportConfig]):
             parity_texts=context.data.test.texts[:PARITY_TEXTS], parity_source="test texts",
             calibration_texts=texts_for(task, 1, _spread(context.data.train.texts, CALIBRATION_TEXTS)),
             selection=context.data.validation, report=context.data.test, teacher=teacher,
-            name=context.current.path.name, threads=context.threads, cache=context.workdir / "sensitivity",
+            tune=self.config.tune, name=context.current.path.name, threads=context.threads,
+            cache=context.workdir / "sensitivity",
             device=device, task=task, ladder=CPU_LADDER if device is None else device.ladder,
         )  # fmt: skip
         made = export_artifacts(

@@ -137,6 +137,9 @@ def convert(
         Task | None, typer.Option("--task", help="What the head answers; default: as the checkpoint says.")
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Convert again; keep and take nothing.")] = False,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Try ONNX Runtime's fused operators; kept where measured to pay.")
+    ] = False,
     threads: Threads = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -153,12 +156,34 @@ def convert(
             artifact = conversion.convert(
                 model, to=to, precision=precision, output=output, lengths=_lengths(lengths), profiles=profiles,
                 sentences=sentences, calibrate=calibrate, eval_data=eval_, max_drop_points=max_drop_points,
-                method=method, device=device, fastest=fastest, task=task, threads=threads, cache=not no_cache,
-                force=force, progress=narrator.progress(),
+                method=method, device=device, fastest=fastest, task=task, tune=tune, threads=threads,
+                cache=not no_cache, force=force, progress=narrator.progress(),
             )  # fmt: skip
         finally:
             narrator.close()
         _print(artifact.manifest, lambda _: show.artifact(artifact), as_json)
+
+
+@app.command()
+def bundle(
+    artifact: Annotated[Path, typer.Argument(help="TFLite artifact folder.")],
+    output: Output,
+    mediapipe_length: Annotated[
+        int | None, typer.Option("--mediapipe-length", min=1, help="Length of MediaPipe's file; default the longest.")
+    ] = None,
+    sentences: Annotated[
+        Path | None, typer.Option("--sentences", help="Your sentences; they become test vectors of the tokenizer.")
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Make a folder for an Android app. Model, tokenizer, labels, Kotlin, test vectors, a file for MediaPipe."""
+    from compressor.app import bundling, show
+
+    with command(as_json=as_json, debug=debug):
+        made = bundling.bundle(artifact, output, mediapipe_length=mediapipe_length, sentences=sentences, force=force)
+        _print(made, show.bundle, as_json)
 
 
 @app.command()

@@ -59,6 +59,7 @@ def convert(
     device: str | None = None,
     fastest: bool = False,
     task: Task | None = None,
+    tune: bool = False,
     threads: int | None = None,
     cache: bool = True,
     force: bool = False,
@@ -88,6 +89,7 @@ def convert(
         fastest: measure every candidate within the limit on ``device`` (default: this machine) and take the fastest,
             the untouched FP32 file among them, instead of the first one.
         task: what the head answers; found from the checkpoint where None.
+        tune: try an ONNX file with ONNX Runtime's fused operators too, and take the faster as measured here.
         threads: threads for conversion and evaluation; default: all cores.
         cache: take the FP32 conversion from ``$COMPRESSOR_CACHE`` (``~/.cache/compressor``) and keep it there; what is
             taken is proven like any other.
@@ -113,6 +115,8 @@ def convert(
             f"{'mixed precision' if method == 'mixed' else '--fastest'} searches within a limit, and none was given",
             remedy="add --max-drop-points and --eval",
         )
+    if tune and to != "onnx":
+        raise UsageError(f"--tune was given for {to}; only onnx has a tuned variant", remedy="leave --tune out")
     output = Path(output).resolve()
     ensure_ours(output, "artifact", force=force)
     target = parse_device(device).profile if device is not None else None
@@ -148,6 +152,7 @@ def convert(
         calibration_texts=texts_for(task, 1, texts) if calibrate is not None else (),
         selection=selection,
         report=report,
+        tune=tune,
         name=Path(model).name,
         threads=threads or default_threads(),
         ladder=ladder,
@@ -162,7 +167,7 @@ def convert(
         with tempfile.TemporaryDirectory(prefix=f".{output.name}.", dir=output.parent) as work:
             kept = ConversionCache.default() if cache else None
             made = export_artifacts(checkpoint, request, Path(work), cache=kept, progress=progress)
-            swap(made.artifacts[0].path, output)
+            swap(made.artifacts[-1].path, output)
     return Artifact.load(output)
 
 

@@ -15,6 +15,7 @@ from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ArtifactError, ModelError
 from compressor.core.schema import Record
 from export.backend import backend_for
+from export.tflite.delegates import DelegateReport, delegate_reports
 
 _TYPES = {"F32": "fp32", "F16": "fp16", "BF16": "bf16", "I8": "int8"}
 _SUFFIXES = {".onnx": "onnx", ".tflite": "tflite"}
@@ -40,6 +41,8 @@ class Inspection(Record):
     labels: tuple[str, ...] = ()
     history: tuple[dict[str, object], ...] = ()
     """Stages that made a checkpoint, from its ``compression.json``."""
+    delegates: tuple[DelegateReport, ...] = ()
+    """For a TFLite file: what each device's delegates would refuse, by rule; not run on hardware."""
     sha256_verified: bool = False
     """True where every file's hash was compared with a manifest."""
 
@@ -57,7 +60,7 @@ def inspect(path: str | Path) -> Inspection:
         statistics = backend_for(artifact.manifest.format).inspect(artifact.model_path)
         found = statistics.model_copy(update={"size_bytes": artifact.manifest.statistics.size_bytes})
         return Inspection(
-            path=str(path), labels=artifact.labels, sha256_verified=True,
+            path=str(path), labels=artifact.labels, sha256_verified=True, delegates=_delegates(artifact.model_path),
             **{**found.model_dump(), "format": artifact.manifest.format, "lengths": artifact.io.lengths},
         )  # fmt: skip
     if place.is_file():
@@ -67,8 +70,12 @@ def inspect(path: str | Path) -> Inspection:
                 remedy="an engine or plan is read where it was built: inspect its artifact folder instead",
             )
         statistics = backend_for("onnx" if place.suffix == ".onnx" else "tflite").inspect(place)
-        return Inspection(path=str(path), **statistics.model_dump())
+        return Inspection(path=str(path), delegates=_delegates(place), **statistics.model_dump())
     return _inspect_checkpoint(find_model(path), str(path))
+
+
+def _delegates(model: Path) -> tuple[DelegateReport, ...]:
+    return delegate_reports(model) if model.suffix == ".tflite" else ()
 
 
 def _inspect_checkpoint(checkpoint: Checkpoint, path: str) -> Inspection:

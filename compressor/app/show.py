@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # A command loads only what it shows.
     from compressor.core.verdict import Verdict
     from compressor.evaluation import Evaluation
     from compressor.tasks.answers import Answer
+    from export.android.bundle import Bundle
 
 _MOST_FLIPS = 20
 
@@ -100,6 +101,21 @@ def artifact(made: Artifact) -> None:
     rows += [("tried", f"{attempt['rung']}: {attempt['reason']}") for attempt in manifest.attempts]
     rows += [("note", note) for note in manifest.notes]
     console.table(("", ""), rows)
+
+
+def bundle(made: Bundle) -> None:
+    """A bundle's files, and what delegates would do with its model."""
+    mediapipe = f"{made.mediapipe_file} ({made.mediapipe_length} tokens)" if made.mediapipe_file else "none: "
+    console.table(
+        ("", ""),
+        [
+            ("model", f"{made.model_file}, {made.precision}, {', '.join(map(str, made.lengths))} tokens"),
+            ("MediaPipe", mediapipe + (made.mediapipe_refusal or "")),
+            ("tokenizer test vectors", made.tokenizer_cases),
+            ("files", ", ".join(made.files)),
+            *made.delegates.items(),
+        ],
+    )
 
 
 def latency(summary: LatencySummary) -> None:
@@ -239,6 +255,10 @@ def _inspection_rows(found: Inspection) -> list[tuple[str, object]]:
         rows.append(("operators", ", ".join(f"{name} {count}" for name, count in most)))
     if found.labels:
         rows.append(("labels", ", ".join(found.labels)))
+    if found.delegates:
+        from export.tflite.delegates import delegate_lines
+
+        rows += list(delegate_lines(found.delegates).items())
     rows += [("made by", ", ".join(f"{key} {value}" for key, value in step.items())) for step in found.history]
     return rows
 

@@ -27,7 +27,7 @@ _PLACE_ERRORS = {
     errno.EISDIR: "a folder stands where a file is needed",
 }
 
-Kind = Literal["run", "checkpoint", "artifact", "result"]
+Kind = Literal["run", "checkpoint", "artifact", "bundle", "result"]
 
 
 def write_json(path: Path, value: object) -> None:

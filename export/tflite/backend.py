@@ -91,8 +91,11 @@ class TFLiteBackend:
 
     def finish(self, folder: Path, spec: ConversionSpec, precision: Precision) -> Mapping[str, object]:
         """Adds nothing to ``folder``; returns what an app must know beside ``io.json``."""
+        from export.tflite.delegates import delegate_lines, delegate_reports
+
         facts: dict[str, object] = {
             "runtime": "LiteRT; batch 1, int32 inputs by name, one signature per length",
+            **delegate_lines(delegate_reports(folder / self.model_file)),
         }
         if precision in ("int8", "int4"):
             facts["incompatible"] = (

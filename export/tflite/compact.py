@@ -19,7 +19,7 @@ from export.tflite.modules import ModuleMap, store_modules
 
 _ALIGNMENT = 16
 """Of weight data within the file (schema.fbs, ``force_align``): XNNPACK reads it in place."""
-_KEPT_METADATA = frozenset({b"min_runtime_version"})
+_KEPT_METADATA = frozenset({b"min_runtime_version", b"TFLITE_METADATA"})
 _MAX_BYTES = 2**31 - 1
 """A flatbuffer's offsets are signed 32-bit numbers."""
 

@@ -44,16 +44,16 @@ def test_every_length_points_into_one_context_and_the_plain_graph_lies_beside(tw
 
 
 def test_simulated_answers_outlive_the_process(two_lengths, monkeypatch):
-    expected = TextPredictor.load(two_lengths).logits(EVALUATION.texts[:2]).logits
+    expected = TextPredictor.load(two_lengths).run(EVALUATION.texts[:2]).logits
 
     def refuse(self):
         raise AssertionError("the simulator was started for sentences it had answered")
 
     monkeypatch.setattr(SimulatedPredictor, "_started", refuse)
     again = TextPredictor.load(two_lengths)
-    np.testing.assert_array_equal(again.logits(EVALUATION.texts[:2]).logits, expected)
+    np.testing.assert_array_equal(again.run(EVALUATION.texts[:2]).logits, expected)
     with pytest.raises(AssertionError):
-        again.logits(EVALUATION.texts[:2])  # an answer is given once: asking twice runs it
+        again.run(EVALUATION.texts[:2])  # an answer is given once: asking twice runs it
 
 
 def test_a_plain_graph_that_is_not_the_context_s_own_is_refused(two_lengths, tmp_path, monkeypatch):
@@ -61,7 +61,7 @@ def test_a_plain_graph_that_is_not_the_context_s_own_is_refused(two_lengths, tmp
     with (two_lengths.path / "model.bin").open("ab") as stream:
         stream.write(b"\0")
     with pytest.raises(StageError, match=r"does not give the bytes of model.bin"):
-        TextPredictor.load(two_lengths).logits(EVALUATION.texts[:1])
+        TextPredictor.load(two_lengths).run(EVALUATION.texts[:1])
 
 
 @pytest.mark.parametrize(("key", "value", "says"), [

@@ -1,0 +1,1 @@
+"""What an Android developer needs beside a TFLite artifact."""
