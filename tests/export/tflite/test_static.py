@@ -127,3 +127,15 @@ def test_int4_weights_are_symmetric_per_channel_in_four_bits(tmp_path):
         assert len(use.tensor.quantization.scale) == use.tensor.shape[0]
         assert not use.tensor.quantization.zeroPoint.any()
     assert made.error(tmp_path) <= 1.0
+
+
+def test_a_layer_that_is_applied_several_times_keeps_one_copy_and_its_answers(tmp_path):
+    """Every application has ranges of its own, and so biases in steps of its own; the matrix is the same."""
+    made = sample("albert", layers=2, lengths=(16,))
+    text = Calibration(encoder=made.encoder, texts=SENTENCES, lengths=(16,))
+    BACKEND.reduce(made.fp32, tmp_path, "int8", STATIC, text)
+    dynamic = read(made.reduced("int8") / "model.tflite")
+    assert len({use.buffer for use in weight_uses(read(tmp_path / "model.tflite"))}) == len(
+        {use.buffer for use in weight_uses(dynamic)}
+    )
+    assert made.error(tmp_path) <= 0.15
