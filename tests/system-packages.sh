@@ -18,7 +18,7 @@ fi
 # ARM64 code runs under qemu-user 10 or later; Debian 12 has 7.2, which crashes in ONNX Runtime. Its package from Debian 13
 # is unpacked beside the other caches and nothing is installed.
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/compressor/qemu"
-version="$(qemu-aarch64 --version 2>/dev/null | sed -n 's/.*version \([0-9]*\).*/\1/p' | head -n 1)"
+version="$(qemu-aarch64 --version 2>/dev/null | sed -n 's/.*version \([0-9]*\).*/\1/p' | head -n 1 || true)"
 if [ "${version:-0}" -lt 10 ] && [ ! -x "$cache/usr/bin/qemu-aarch64" ] && command -v dpkg-deb >/dev/null &&
   [ "$(dpkg --print-architecture)" = amd64 ]; then
   lists="$(mktemp -d)"
