@@ -3,8 +3,7 @@
 Counts repeat where times do not, so that a change of runtime, exporter or graph shows on any busy machine. They are no
 time, of no device, and are never turned into one: a slower kernel may well execute fewer instructions.
 
-Two runs of the native runner that differ only in the number of inferences are counted; their difference over the
-difference in number is one inference, without loading, packing and warm-up.
+The native runner tells callgrind when its timed runs begin and end, so that loading, packing and warm-up do not count.
 
     python -m benchmarks.studies.instructions ARTIFACT [--tokens 16] [--baseline counts.json] [--tolerance 0.005]
 
@@ -30,7 +29,7 @@ from devices.runner import NATIVE, Job, WarmUp
 from devices.runners.bundle import native_bundle
 from devices.runners.native_request import request_text
 
-FEW, MANY = 1, 4
+RUNS = 4
 LIMIT_S = 900.0
 _TOTAL = re.compile(r"Collected\s*:\s*(\d+)")
 _SENTENCE = "the answer is yes "
@@ -56,19 +55,16 @@ def instructions_per_inference(subject: Subject, *, tokens: int) -> dict[str, ob
     if runtime is None:
         raise UsageError(f"{subject.runtime} has no native runner", remedy="count an onnx or tflite artifact")
     bundle = native_bundle("x86_64", runtime)
-    counts = {}
-    for number in (FEW, MANY):
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            text, _ = request_text(_job(subject, tokens, number), label=bundle.label)
-            (folder / "request").write_text(text, encoding="utf-8")
-            command = bundle.command(
-                str(bundle.path), runtime, str(subject.model), str(folder / "request"), str(folder / "result")
-            )
-            counts[number] = _count(command, folder)
-    each = (counts[MANY] - counts[FEW]) / (MANY - FEW)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        text, _ = request_text(_job(subject, tokens), label=bundle.label)
+        (folder / "request").write_text(text, encoding="utf-8")
+        command = bundle.command(
+            str(bundle.path), runtime, str(subject.model), str(folder / "request"), str(folder / "result")
+        )
+        total = _count(command, folder)
     return {
-        "instructions": round(each),
+        "instructions": round(total / RUNS),
         "tokens": tokens,
         "runtime": bundle.label,
         "subject_hash": subject.hash,
@@ -91,7 +87,7 @@ def change(found: dict[str, object], baseline: dict[str, object]) -> float:
     return (float(str(found["instructions"])) - before) / before
 
 
-def _job(subject: Subject, tokens: int, runs: int) -> Job:
+def _job(subject: Subject, tokens: int) -> Job:
     return Job(
         runtime=subject.runtime,
         model=str(subject.model),
@@ -102,18 +98,18 @@ def _job(subject: Subject, tokens: int, runs: int) -> Job:
         pad_id=subject.pad_id,
         signatures=subject.signatures,
         sentences=(_SENTENCE * tokens,),
-        order=(0,) * runs,
+        order=(0,) * RUNS,
         warmup=WarmUp(min_runs=1, max_runs=1, max_seconds=0.1),
     )
 
 
 def _count(command: list[str], folder: Path) -> int:
     done = subprocess.run(
-        ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out", *command],
+        ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/out", *command],
         capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
     found = _TOTAL.search(done.stderr)
-    if done.returncode != 0 or found is None:
+    if done.returncode != 0 or found is None or not int(found[1]):
         raise UsageError(
             f"callgrind did not count: {done.stderr.strip().splitlines()[-1:]}", remedy="run it by hand and look"
         )
