@@ -88,7 +88,7 @@ def npu_rungs(precision: Precision, plan: QuantizationPlan, offered: tuple[Preci
     """
     start = offered.index(precision) if precision in offered else len(offered)
     safer = () if plan.max_drop_points is None else offered[start + 1 :]
-    return tuple(Rung(name=item, precision=item, plan=plan) for item in (precision, *safer))
+    return tuple(Rung(name=item, precision=item, plan=plan.at(item)) for item in (precision, *safer))
 
 
 def judge_drop(value: float, checkpoint: float, plan: QuantizationPlan) -> tuple[float, bool]:

@@ -52,7 +52,8 @@ def main() -> None:
         texts = texts[:: max(1, len(texts) // TEXTS)][:TEXTS]
         calibration = Calibration(encoder=subject.encoder, texts=texts, lengths=options.lengths)
         graphs: dict[Precision, Path] = {"fp16": source}
-        for precision in [item for item in NPU_PRECISIONS if item != "fp16"]:
+        quantized: list[Precision] = [item for item in NPU_PRECISIONS if item != "fp16"]
+        for precision in quantized:
             graphs[precision] = work / f"{precision}.onnx"
             quantize(source, graphs[precision], precision, QuantizationPlan(), calibration)
         for hexagon, device in _socs():
