@@ -84,8 +84,10 @@ class QuantizationPlan(Record):
     def at(self, precision: Precision) -> Self:
         """Returns the plan for a file of ``precision``: a first rule that speaks of all modules becomes that one's."""
         first = self.policy[0] if self.policy else None
-        if precision == "mixed" or precision == "w8a16" or precision == "w8a8":
-            return self if precision == "mixed" else self.at("int8")
+        if precision == "w8a16" or precision == "w8a8":  # these speak of activations too; their weights are INT8
+            return self.at("int8")
+        if precision == "mixed":
+            return self
         if first is None or first.pattern != EVERYTHING or first.precision == "fp32":
             return self
         rules = (Rule(pattern=EVERYTHING, precision=precision), *self.policy[1:])

@@ -45,7 +45,8 @@ def npu_of(profile: DeviceProfile | None) -> Npu:
     if profile.hexagon is None or not profile.hexagon.precisions:
         what = "no Hexagon NPU" if profile.hexagon is None else f"Hexagon v{profile.hexagon.arch} alone"
         raise IllegalOnDeviceError(
-            f"{profile.title} has {what}, for which no encoder compiles", remedy="use tflite int8 on its CPU"
+            f"{profile.title} has {what}, for which there is no runtime that loads a compiled context",
+            remedy="use tflite int8 on its CPU",
         )
     return Npu(device=profile.name, hexagon=profile.hexagon)
 

@@ -39,7 +39,7 @@ def _weight(value: ir.Value) -> float:
     array = np.asarray(value.const_value.numpy(), dtype=np.float64) if value.const_value is not None else np.zeros(1)
     if array.ndim != 2:
         return np.inf
-    weakest = min(float(np.quantile(array.var(axis=axis), _WEAKEST)) for axis in (0, 1))
+    weakest = min(float(np.quantile(array.var(axis=axis), _WEAKEST, method="lower")) for axis in (0, 1))
     return _ratio(weakest, float(array.max() - array.min()), _WEIGHT_STEPS)
 
 

@@ -41,11 +41,12 @@ def test_the_ladder_goes_on_to_what_keeps_the_task(outliers, tmp_path):
     needs_qnn()
     result = export(outliers, tmp_path / "made", "w8a16", plan=LIMIT)
     artifact = one(result)
-    assert artifact.manifest.precision == "mixed"
-    assert [attempt["precision"] for attempt in artifact.manifest.attempts] == ["w8a16", "mixed"]
-    assert [attempt["accepted"] for attempt in artifact.manifest.attempts] == [False, True]
+    tried = [(attempt["precision"], attempt["accepted"]) for attempt in artifact.manifest.attempts]
+    # Which of the two safer precisions holds is the model's to say; eight-bit weights throughout cannot.
+    assert tried in ([("w8a16", False), ("mixed", True)], [("w8a16", False), ("mixed", False), ("fp16", True)])
+    assert artifact.manifest.precision == tried[-1][0]
     assert artifact.manifest.reference["artifact"] >= artifact.manifest.reference["checkpoint"] - 0.05
-    assert artifact.manifest.statistics.gemm_types.keys() >= {"w8a16", "fp16"}
+    assert "fp16" in artifact.manifest.statistics.gemm_types
 
 
 def test_nothing_is_written_where_no_precision_of_the_npu_keeps_the_task(outliers, tmp_path):
