@@ -62,7 +62,7 @@ def main() -> None:
                 rows.append({"device": device, "soc_model": hexagon.soc_model, "hexagon": f"v{hexagon.arch}",
                              "precision": compiled, **row, **library_versions()})  # fmt: skip
                 print(*(f"{key} {value}" for key, value in rows[-1].items()), sep=" | ", flush=True)
-    write_json(options.output, rows)
+                write_json(options.output, rows)
 
 
 def _socs() -> list[tuple[Hexagon, str]]:
