@@ -212,7 +212,10 @@ def profiles(found: Sequence[DeviceProfile]) -> None:
 
 def probe(found: Probe) -> None:
     """Fingerprint and condition of a device."""
-    facts = {**found.fingerprint, **found.conditions.model_dump(exclude_none=True)}
+    told = {
+        name: value for name, value in found.conditions.model_dump(exclude_none=True).items() if value not in ((), {})
+    }
+    facts = {**found.fingerprint, **told}
     console.table(("", ""), [("device", found.device), *facts.items()])
     for note in found.judgement.notes:
         console.say(f"note: {note}")

@@ -138,3 +138,11 @@ def test_a_subject_that_is_slow_to_start_may_take_fewer_processes(artifact) -> N
     assert one.runs.sentence == other.runs.sentence
     assert set(one.runs.process) == {0, 1, 2, 3}
     assert set(other.runs.process) == {0, 1}
+
+
+@pytest.mark.parametrize("where", ["a b", "$(x)", "../../etc", "new\nline", "10.0.0.5:5555", "ünï", "-rf", ";"])
+def test_a_measurement_s_file_name_is_safe_for_any_address(where: str) -> None:
+    item = Measurement.model_construct(device=f"mobile-cpu@adb:{where}", subject="onnx-fp32")
+    name = measurement_name(item)
+    assert re.fullmatch(r"mobile-cpu-[A-Za-z0-9._-]+-onnx-fp32", name)
+    assert "/" not in name

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import product
 from pathlib import Path
 
 import psutil
@@ -23,6 +24,11 @@ HOSTILE = [
     "a b", "q'\"", "semi;colon", "$(touch pwned)", "`touch pwned`", "new\nline", "ünï 漢字 🙂", "-n", "--", "*", "~",
     "back\\slash", "tab\there", "%s%n", "&& touch pwned", "| touch pwned", "> pwned", "$HOME", "${IFS}", "#", "!", "",
 ]  # fmt: skip
+
+
+PIECES = ["a", " ", "'", '"', ";", "$(touch pwned)", "`touch pwned`", "\n", "\\", "&", "|", "ü", "漢", "-", "*", "%n"]
+MANY = [f"{first}{second}x{number}" for number, (first, second) in enumerate(product(PIECES, PIECES))][:250:2]
+"""More than a hundred names of every pair of pieces."""
 
 
 @pytest.fixture(params=WAYS, scope="module")
@@ -133,6 +139,25 @@ def test_folders_keep_their_names_and_the_working_folder_goes(device: Device, tm
         mine = Path(target.path("x")).parent
         assert mine.name in device.leftovers
     assert mine.name not in device.leftovers
+
+
+def test_a_hundred_hostile_names_are_files_and_arguments_and_nothing_else(
+    target: RemoteTarget, device: Device, tmp_path: Path
+) -> None:
+    assert len(MANY) > 100
+    done = target.run(["sh", "-c", 'printf "%s\\0" "$@"', "sh", *MANY], time_limit_s=60)
+    assert done.stdout.split("\0")[:-1] == MANY
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for name in MANY:
+        (folder / name).write_text("same", encoding="utf-8")
+    remote = Path(target.push(folder))
+    assert sorted(path.name for path in remote.iterdir()) == sorted(MANY)
+    for name in MANY[:3]:
+        target.pull(f"{remote}/{name}", tmp_path / "back")
+        assert (tmp_path / "back").read_text(encoding="utf-8") == "same"
+    assert not list(device.root.rglob("pwned"))
+    assert not Path("pwned").exists()
 
 
 def test_the_time_limit_ends_the_remote_process_and_its_children(target: RemoteTarget) -> None:
