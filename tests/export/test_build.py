@@ -74,7 +74,7 @@ def _answering_wrong(monkeypatch, *bad):
 
 
 def test_int8_that_loses_the_task_falls_back_and_every_attempt_is_kept(trained, tmp_path, monkeypatch):
-    _answering_wrong(monkeypatch, "int8")
+    _answering_wrong(monkeypatch, "int8", "mixed")
     plan = QuantizationPlan(max_drop_points=0.5)
     made = export_artifacts(trained, request(precisions=("int8",), plan=plan, selection=SPLIT), tmp_path)
     (artifact,) = made.artifacts
@@ -93,7 +93,7 @@ def test_int8_that_loses_the_task_falls_back_and_every_attempt_is_kept(trained, 
 
 
 def test_where_no_precision_holds_nothing_is_written(trained, tmp_path, monkeypatch):
-    _answering_wrong(monkeypatch, "int8", "fp16")
+    _answering_wrong(monkeypatch, "int8", "mixed", "fp16")
     plan = QuantizationPlan(max_drop_points=0.5)
     with pytest.raises(AcceptanceError, match="no onnx file of int8 or a safer precision") as caught:
         export_artifacts(trained, request(precisions=("int8",), plan=plan, selection=SPLIT), tmp_path)
