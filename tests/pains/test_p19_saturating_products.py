@@ -41,7 +41,8 @@ def reduce(tmp_path, **plan):
     folder.mkdir()
     OnnxBackend().reduce(tmp_path, folder, "int8", QuantizationPlan(**plan))
     graph = onnx.load(folder / "model.onnx").graph
-    weights = [onnx.numpy_helper.to_array(x) for x in graph.initializer if x.name.startswith("onnx::MatMul")]
+    multiplied = {node.input[1] for node in graph.node if node.op_type == "MatMulInteger"}
+    weights = [onnx.numpy_helper.to_array(x) for x in graph.initializer if x.name in multiplied]
     return folder, max(int(np.abs(x.astype(int)).max()) for x in weights if x.dtype == np.int8)
 
 
