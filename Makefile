@@ -44,7 +44,7 @@ types: install
 	$(BIN)/mypy
 
 pytest: install
-	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=2 $(BIN)/pytest
+	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --maxprocesses 4 --dist loadfile
 
 matrix: install
 	HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.studies.support_matrix $(MATRIX)

@@ -73,7 +73,7 @@ def convert(
         precision: ``fp32``, ``fp16``, ``int8`` or ``int4``, for an NPU ``fp16``, ``mixed``, ``w8a16`` or ``w8a8``; the
             manifest says what was found in the file.
         output: the artifact's folder.
-        lengths: length buckets in tokens; default 16, 32, 64 and 128.
+        lengths: length buckets in tokens; default 16, 32, 64 and 128, as far as the model takes them.
         profiles: TensorRT's optimisation profiles instead, as ``min:opt:max`` tokens joined by commas; each is a bucket
             that ends at its max.
         sentences: a file of sentences from which the buckets are chosen instead
@@ -191,10 +191,11 @@ def _buckets(
     ]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} both say the lengths", remedy=f"pass {given[0]} alone")
-    if sentences is None:
-        return tuple(profile.max_tokens for profile in profiles) or tuple(lengths or DEFAULT_LENGTHS)
     config = load_config(checkpoint)
     most = adapter_for(config).max_tokens(config)
+    if sentences is None:
+        usual = tuple(length for length in DEFAULT_LENGTHS if length <= most) or (most,)
+        return tuple(profile.max_tokens for profile in profiles) or tuple(lengths or usual)
     encoder = SentenceEncoder.load(checkpoint.path, max_tokens=most)
     return buckets_for([len(item) for item in encoder.encode(read_sentences(sentences))], max_tokens=most)
 

@@ -8,6 +8,7 @@ import onnx
 import pytest
 
 from compressor.core.checkpoint import Checkpoint
+from compressor.core.errors import UsageError
 from export.onnx.backend import OnnxBackend
 from tests.export.onnx.helpers import Source, io_for
 
@@ -38,5 +39,5 @@ def test_the_mask_is_an_input_that_counts(exported):
     batch = source.batches()[-1]
     unmasked = predictor.logits({**batch, "attention_mask": np.ones_like(batch["attention_mask"])})
     assert np.abs(unmasked - predictor.logits(batch)).max() > 1e-3
-    with pytest.raises(ValueError, match="attention_mask"):
+    with pytest.raises(UsageError, match="attention_mask"):
         predictor.logits({name: array for name, array in batch.items() if name != "attention_mask"})

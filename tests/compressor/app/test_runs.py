@@ -75,7 +75,8 @@ def test_every_artifact_is_whole_and_knows_its_teacher(road):
     for folder in (out / "artifacts").iterdir():
         artifact = Artifact.load(folder)
         assert artifact.manifest.precision in folder.name
-        assert {"teacher", "checkpoint", "artifact", "examples"} == set(artifact.manifest.reference)
+        scores = {"teacher", "checkpoint", "artifact", "examples", "checkpoint_ece", "artifact_ece"}
+        assert set(artifact.manifest.reference) == scores
         assert artifact.manifest.reference["teacher"] > 0.6
 
 

@@ -88,7 +88,7 @@ def test_a_rule_for_a_module_without_weights_is_refused(tmp_path, pattern):
 def test_a_failing_quantizer_is_a_named_error(tmp_path, monkeypatch):
     from ai_edge_quantizer import quantizer
 
-    def fail(self, **options):
+    def fail(self, *arguments, **options):
         raise ValueError("Unsupported op: FOO\nsecond line")
 
     monkeypatch.setattr(quantizer.Quantizer, "quantize", fail)
