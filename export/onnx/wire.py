@@ -73,7 +73,19 @@ def skeleton(path: Path) -> Skeleton:
 
 
 def write(model: ir.Model, path: Path) -> None:
-    """Writes a model as one file, each large weight straight from where it lies."""
+    """Writes a model as one file, each large weight straight from where it lies.
+
+    The file takes its place when it is whole: the model's own weights may be mapped from the one it replaces.
+    """
+    part = path.with_name(f".{path.name}.part")
+    try:
+        _stream(model, part)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _stream(model: ir.Model, path: Path) -> None:
     with _taken_out(model) as large, path.open("wb") as stream:
         proto = ir.serde.serialize_model(model)
         graph = proto.graph.SerializeToString()

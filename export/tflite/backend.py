@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import nn
 
-from compressor.core.artifact import Format, IOSpec, ModelStatistics, Precision, Signature
+from compressor.core.artifact import PRECISIONS, Format, IOSpec, ModelStatistics, Precision, Signature
 from compressor.core.errors import UsageError
 from compressor.core.folders import disk_errors
 from compressor.quantize.plan import QuantizationPlan
@@ -32,7 +32,7 @@ class TFLiteBackend:
 
     def offers(self, precision: Precision) -> bool:
         """Returns whether the format can be made in this precision."""
-        return precision in ("fp32", "fp16", "int8")
+        return precision in PRECISIONS
 
     def require(self) -> None:
         """Raises MissingExtraError when a package of the ``tflite`` extra is not installed."""

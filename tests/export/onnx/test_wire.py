@@ -90,3 +90,12 @@ def test_external_data_cut_short_is_refused(tmp_path, monkeypatch):
     data.write_bytes(data.read_bytes()[:-1])
     with pytest.raises(ArtifactError, match="cut short"):
         files.load(tmp_path / "m.onnx")
+
+
+def test_a_model_may_replace_the_file_its_weights_are_mapped_from(tmp_path):
+    path = write(model(), tmp_path / "m.onnx")
+    mapped = wire.read(path)
+    mapped.producer_name = "a longer name, so that every offset moves"
+    wire.write(mapped, path)
+    np.testing.assert_array_equal(wire.read(path).graph.initializers["big"].const_value.numpy(), BIG)
+    assert [file.name for file in tmp_path.iterdir()] == ["m.onnx"]
