@@ -195,7 +195,7 @@ def _stale(cell: Cell, runs: Path) -> bool:
 
 
 def _key(cell: Cell) -> str:
-    sources = [source_hash(name) for name in ("export.build", "benchmarks.studies.systems")]
+    sources = [source_hash(name) for name in ("export.build", "export.exporter", "benchmarks.studies.systems")]
     return sha256_json({"cell": cell.name, "versions": versions(), "source": sources})
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import export.build
+import export.candidate
 from compressor.core.artifact import Artifact
 from compressor.core.errors import AcceptanceError, ModelError, ParityError, UsageError
 from compressor.data.dataset import Split
@@ -63,14 +63,14 @@ def test_a_reference_at_chance_is_refused(trained, tmp_path):
 
 def _answering_wrong(monkeypatch, *bad):
     """Makes files of the given precisions answer the next label: what a lost task looks like from outside."""
-    real = export.build._Candidate.score
+    real = export.candidate.Candidate.score
 
     def score(self, split):
         if self.precision in bad:
             split = Split(split.texts, tuple((label + 1) % 3 for label in split.labels))
         return real(self, split)
 
-    monkeypatch.setattr(export.build._Candidate, "score", score)
+    monkeypatch.setattr(export.candidate.Candidate, "score", score)
 
 
 def test_int8_that_loses_the_task_falls_back_and_every_attempt_is_kept(trained, tmp_path, monkeypatch):
@@ -169,9 +169,9 @@ def test_a_conversion_is_taken_from_the_cache_and_proven_again(checkpoint_of, tm
     cache = ConversionCache(tmp_path / "cache")
     (first,) = export_artifacts(checkpoint_of("bert"), request(), tmp_path / "first", cache=cache).artifacts
     proven = []
-    real = export.build.require_parity
+    real = export.candidate.require_parity
     monkeypatch.setattr(OnnxBackend, "convert", lambda *args: pytest.fail("converted again"))
-    monkeypatch.setattr(export.build, "require_parity", lambda *args: (proven.append(args), real(*args)))
+    monkeypatch.setattr(export.candidate, "require_parity", lambda *args: (proven.append(args), real(*args)))
     wanted = request(precisions=("fp32", "fp16"))
     again = export_artifacts(checkpoint_of("bert"), wanted, tmp_path / "again", cache=cache).artifacts
     assert again[0].manifest.files["model.onnx"] == first.manifest.files["model.onnx"]
@@ -179,11 +179,13 @@ def test_a_conversion_is_taken_from_the_cache_and_proven_again(checkpoint_of, tm
 
 
 def test_what_is_not_proven_is_not_kept(checkpoint_of, tmp_path, monkeypatch):
-    monkeypatch.setattr(export.build, "require_parity", lambda parity, name: _raise(ParityError("off", remedy="none")))
+    monkeypatch.setattr(
+        export.candidate, "require_parity", lambda parity, name: _raise(ParityError("off", remedy="none"))
+    )
     with pytest.raises(ParityError):
         export_artifacts(checkpoint_of("bert"), request(), tmp_path / "out", cache=ConversionCache(tmp_path / "cache"))
     assert not (tmp_path / "cache").exists()
 
 
-def _raise(error):
-    raise error
+def _off(parity, name):
+    raise ParityError("off", remedy="none")
