@@ -12,7 +12,7 @@ FIRST_LAYER_NORMALIZATION = (8, 6)
 FIRST_STRONGLY_TYPED = (10, 0)
 """Networks take their types from the graph, Q/DQ take half-precision scales and int8 weights are read as they are.
 
-Strong typing came with 9, which no JetPack brought and whose release notes were not followed further.
+Strong typing itself came with 9, which no JetPack brought.
 """
 
 RANGE_KEY = "compressor.tensorrt"
