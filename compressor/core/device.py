@@ -66,7 +66,7 @@ class DeviceProfile(Record):
     memory_gb: tuple[float, ...] = ()
     """Sizes it is sold with."""
     jetpack: str | None = None
-    """Versions that support the board, e.g. ``5.1 - 6.2``."""
+    """Versions that support the board, e.g. ``5.1 - 7.2``."""
     widths_multiple_of: int | None = Field(default=None, ge=1)
     """Hidden and FFN widths that fill the vector or matrix units are multiples of this."""
     hexagon: Hexagon | None = None

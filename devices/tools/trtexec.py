@@ -2,7 +2,7 @@
 
 What the versions call latency differs: 8.x and 10.x include the copies to and from the GPU, 11 leaves them out unless
 asked, and runs CUDA graphs and spins by default. So the settings that change the meaning are always given, where the
-version has them, and percentiles are computed here from single times. Before 8.5 the file also holds the warm-up.
+version has them, and percentiles are computed here from single times. Before 8.5 the file may also hold the warm-up.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from compressor.core.errors import DeviceError
 from devices.tools.result import ToolResult
 
-_VERSION = re.compile(r"\[TensorRT v(\d+)\]")
+_VERSION = re.compile(r"\[TensorRT v(\d{4,})\]")
 _LATENCY = re.compile(r"\[I\] Latency: (.*)$", re.MULTILINE)
 _FIGURE = re.compile(r"(min|max|mean|median|percentile\((\d+)%\)) = ([\d.]+) ms")
 _LOADED = re.compile(r"Engine (?:deserialized|loaded) in ([\d.]+) sec")
@@ -25,16 +25,17 @@ _PERCENTILES = {"90": "p90_ms", "95": "p95_ms", "99": "p99_ms"}
 
 
 def version_of(text: str) -> tuple[int, ...] | None:
-    """Returns the version in a log's first line, e.g. (8, 4, 0) of ``v8400`` and (10, 3, 0) of ``v100300``.
+    """Returns the version in a log's first line, e.g. (8, 6, 1) of ``v8601`` and (10, 3, 0) of ``v100300``.
 
-    Until TensorRT 9 the number is major, minor, patch and build digit by digit; from 10 on, two digits each.
+    Until TensorRT 9 the number is major * 1000 + minor * 100 + patch (``NV_TENSORRT_VERSION`` in NvInfer.h); from 10
+    on, each has two digits.
     """
     found = _VERSION.search(text)
     if found is None:
         return None
     digits = found[1]
     if len(digits) <= 4:
-        return tuple(int(digit) for digit in digits[:3])
+        return int(digits[0]), int(digits[1]), int(digits[2:])
     return int(digits[:-4]), int(digits[-4:-2]), int(digits[-2:])
 
 
@@ -127,8 +128,9 @@ def single_times(times: str, version: tuple[int, ...] | None, *, warm_up_ms: flo
         if not isinstance(rows, list) or not rows:
             raise ValueError("it holds no list of runs")
         if version is None or version < _FIRST_WITHOUT_WARMUP:
-            begin = float(rows[0]["startComputeMs"]) + warm_up_ms
-            rows = [row for row in rows if float(row["startComputeMs"]) >= begin]
+            # trtexec's own rule (samples/common/sampleReporting.cpp, printPerformanceReport): it drops nothing of a
+            # file that holds no warm-up, should a patch of 8.4 have been the first to leave it out.
+            rows = [row for row in rows if float(row["startComputeMs"]) >= warm_up_ms]
         return tuple(float(row["latencyMs"]) for row in rows)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise DeviceError(f"the file of single times cannot be read: {error}", remedy="measure again") from error

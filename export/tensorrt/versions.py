@@ -8,9 +8,12 @@ from compressor.core.errors import UsageError
 from compressor.core.schema import Record
 
 FIRST_LAYER_NORMALIZATION = (8, 6)
-"""The parser knows the operator from here on (onnx-tensorrt changelog, 8.6)."""
+"""The parser knows the operator from here on (onnx/onnx-tensorrt, docs/Changelog.md, 8.6 EA)."""
 FIRST_STRONGLY_TYPED = (10, 0)
-"""Networks take their types from the graph, Q/DQ take half-precision scales and int8 weights are read as they are."""
+"""Networks take their types from the graph, Q/DQ take half-precision scales and int8 weights are read as they are.
+
+Strong typing itself came with 9, which no JetPack brought.
+"""
 
 RANGE_KEY = "compressor.tensorrt"
 """Where the ONNX file states the versions on the device it was converted for."""

@@ -2,7 +2,8 @@
 
 Before 10 a network is weakly typed: the builder chooses each layer's type among those it is allowed, and what must not
 be half has to be pinned. Before 8.6 the parser knows no LayerNormalization, before 8.4 it handles half-precision
-weights only in part, and it takes no int8 weights at all. So the types stay FP32 and Q/DQ start from FP32 weights.
+weights only in part (onnx/onnx-tensorrt, docs/Changelog.md), and int8 weights are refused (NVIDIA/TensorRT#2163, of 8.4
+and before). So the types stay FP32 and Q/DQ start from FP32 weights.
 """
 
 from __future__ import annotations

@@ -134,12 +134,19 @@ def _holds(rule: Rule, node: _Node) -> bool:
         rule.max_version is None or node.version <= rule.max_version,
         all(inputs[at].type in allowed for at, allowed in rule.input_types.items() if at < len(inputs)),
         rule.output_types is None or all(output.type in rule.output_types for output in node.outputs),
-        rule.input_ranks is None or len(inputs[0].shape) in rule.input_ranks,
+        rule.conversions is None or (inputs[0].type, node.outputs[0].type) in rule.conversions,
+        all(len(inputs[at].shape) in allowed for at, allowed in rule.input_ranks.items() if at < len(inputs)),
         rule.runtime_inputs is None or sum(not item.stored for item in inputs) in rule.runtime_inputs,
         not rule.plain_broadcast or len(inputs) < 2 or broadcasts(inputs[0].shape, inputs[1].shape),
+        not rule.no_outer_product or len(inputs) < 2 or not _outer_product(inputs[0].shape, inputs[1].shape),
         not rule.same_kind or len(inputs) < 2 or _same_kind(node),
     )
     return all(checks)
+
+
+def _outer_product(left: tuple[int, ...], right: tuple[int, ...]) -> bool:
+    pairs = list(zip(left, right, strict=False)) if len(left) == len(right) else []
+    return any(a < b for a, b in pairs) and any(a > b for a, b in pairs)
 
 
 def _same_kind(node: _Node) -> bool:

@@ -90,7 +90,7 @@ def entered(device: Device) -> Iterator[RemoteTarget]:
         yield target
 
 
-@pytest.mark.parametrize(("version", "dotted"), [("8601", "8.6.0"), ("110000", "11.0.0")])
+@pytest.mark.parametrize(("version", "dotted"), [("8601", "8.6.1"), ("110000", "11.0.0")])
 def test_sentences_are_timed_at_their_length_with_the_device_s_trtexec(
     device: Device, subject: Subject, tmp_path: Path, version: str, dotted: str
 ) -> None:

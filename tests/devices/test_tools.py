@@ -67,7 +67,7 @@ def test_trtexec_logs_alone_are_point_estimates(name: str, version: str | None, 
 @pytest.mark.parametrize(
     ("header", "version"),
     [
-        ("[TensorRT v8201]", (8, 2, 0)), ("[TensorRT v8400]", (8, 4, 0)), ("[TensorRT v8601]", (8, 6, 0)),
+        ("[TensorRT v8201]", (8, 2, 1)), ("[TensorRT v8400]", (8, 4, 0)), ("[TensorRT v8601]", (8, 6, 1)),
         ("[TensorRT v100300]", (10, 3, 0)), ("[TensorRT v101602] [b10]", (10, 16, 2)),
         ("[TensorRT v110400]", (11, 4, 0)), ("nothing", None),
     ],

@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def report(version: tuple[int, int], *, runs: int, warm_up: float, times: str) -> None:
-    """Until 8.4 the file holds the warm-up's runs too; the columns have other names from 8.5 on."""
+    """Until 8.4 the file holds the warm-up's runs too; the copies' columns have had two names."""
     copy_in, copy_out = ("In", "Out") if version < (8, 5) else ("H2d", "D2h")
     rows, clock = [], 0.0
     started = warm_up if version < (8, 5) else 0.0

@@ -1,6 +1,7 @@
 import pytest
 
-from export.tflite.delegate_rules import DELEGATES, GPU, NNAPI, QNN_V66, QNN_V75
+from devices.profiles import load_profile, profile_names
+from export.tflite.delegate_rules import DELEGATES, GPU, NNAPI, QNN_DSP, QNN_FLOAT, QNN_INTEGER
 from export.tflite.delegates import _Node, _reason, _Tensor, broadcasts, delegate_lines, delegate_reports
 from export.tflite.flatbuffer import read
 from tests.export.tflite.samples import sample
@@ -21,10 +22,14 @@ FLOATS, EIGHT = ("float32", (1, 16, 32), False), ("int8", (32, 32), True)
         (GPU, node("ADD", ("float32", (16, 32), False), FLOATS), "ranks"),
         (GPU, node("GATHER_ND", FLOATS), "not an operator"),
         (NNAPI, node("RESHAPE", ("int32", (1, 16), False), output="int32"), "floats or 8-bit"),
-        (NNAPI, node("DEQUANTIZE", ("float16", (32, 32), True), version=3), "8-bit values"),
+        (GPU, node("MUL", ("float32", (1, 16, 1), False), ("float32", (1, 1, 16), False)), "shorter"),
+        (GPU, node("GATHER", ("float32", (30, 8), True), ("int32", (1, 16), False)), "more than one dimension"),
+        (NNAPI, node("DEQUANTIZE", ("int16", (32, 32), True), version=2), "8-bit values"),
+        (NNAPI, node("CONCATENATION", ("int32", (1, 16), False), output="int32"), "floats or 8-bit"),
         (NNAPI, node("EMBEDDING_LOOKUP", ("int32", (16,), False), EIGHT), "float32"),
-        (QNN_V75, node("FULLY_CONNECTED", FLOATS, EIGHT), "dynamic INT8"),
-        (QNN_V66, node("MUL", FLOATS, FLOATS), "integers only"),
+        (QNN_FLOAT, node("FULLY_CONNECTED", FLOATS, EIGHT), "dynamic INT8"),
+        (QNN_DSP, node("MUL", FLOATS, FLOATS), "v66 has integers only"),
+        (QNN_INTEGER, node("MUL", FLOATS, FLOATS), "v68 has integers only"),
     ],
 )
 def test_what_a_delegate_refuses(delegate, operator, part):
@@ -36,9 +41,12 @@ def test_what_a_delegate_refuses(delegate, operator, part):
     [
         (GPU, node("FULLY_CONNECTED", FLOATS, EIGHT)),
         (GPU, node("EMBEDDING_LOOKUP", ("int32", (16,), False), EIGHT)),
+        (GPU, node("CAST", ("bool", (1, 16), False))),
+        (GPU, node("MUL", ("float32", (1, 16, 32), False), ("float32", (1, 1, 32), False))),
+        (NNAPI, node("DEQUANTIZE", ("float16", (32, 32), True), version=3)),
         (NNAPI, node("FULLY_CONNECTED", FLOATS, EIGHT, version=5)),
-        (QNN_V75, node("FULLY_CONNECTED", FLOATS, ("float32", (32, 32), True))),
-        (QNN_V66, node("MUL", ("int8", (1, 16), False), ("int8", (1, 16), False), output="int8")),
+        (QNN_FLOAT, node("FULLY_CONNECTED", FLOATS, ("float32", (32, 32), True))),
+        (QNN_DSP, node("MUL", ("int8", (1, 16), False), ("int8", (1, 16), False), output="int8")),
     ],
 )
 def test_what_a_delegate_takes(delegate, operator):
@@ -86,8 +94,18 @@ def test_devices_without_delegates_get_no_report():
 
 def test_devices_that_share_a_delegate_share_a_line():
     lines = delegate_lines(delegate_reports(sample("bert").fp32 / "model.tflite"))
-    assert len(lines) == 4
-    assert any("snapdragon-865, snapdragon-8gen3" in name for name in lines)
+    assert len(lines) == len({delegate.title for delegates in DELEGATES.values() for delegate in delegates})
+    assert any("snapdragon-8gen2, snapdragon-8gen3" in name for name in lines)
+
+
+def test_every_phone_has_an_entry_that_fits_its_npu():
+    phones = {name for name in profile_names() if load_profile(name).kind == "android"}
+    assert set(DELEGATES) == phones
+    for name in phones:
+        hexagon = load_profile(name).hexagon
+        if hexagon is not None:
+            expected = QNN_FLOAT if "fp16" in hexagon.precisions else QNN_INTEGER if hexagon.precisions else QNN_DSP
+            assert expected in DELEGATES[name]
 
 
 def test_every_rule_speaks_of_an_operator_the_delegate_knows():
