@@ -218,7 +218,7 @@ class _Exporter:
         attempts.append(self._attempt(fused, reason, accepted=accepted))
         return variant if accepted else None
 
-    def _attempt(self, rung: Rung, reason: str, *, accepted: bool = False, **found: float) -> Attempt:
+    def _attempt(self, rung: Rung, reason: str, *, accepted: bool = False, **found: float | None) -> Attempt:
         return Attempt(
             rung=f"{self.backend.format} {rung.name}",
             precision=rung.precision,
@@ -283,5 +283,5 @@ class _Exporter:
         reason += "" if limit is None else f", {limit:.2f} allowed"
         return self._attempt(
             rung, reason, accepted=allowed, value=score.value, drop_points=drop,
-            **_known(expected_calibration_error=score.expected_calibration_error),
+            expected_calibration_error=score.expected_calibration_error,
         )  # fmt: skip

@@ -179,9 +179,7 @@ def test_a_conversion_is_taken_from_the_cache_and_proven_again(checkpoint_of, tm
 
 
 def test_what_is_not_proven_is_not_kept(checkpoint_of, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        export.candidate, "require_parity", lambda parity, name: _raise(ParityError("off", remedy="none"))
-    )
+    monkeypatch.setattr(export.candidate, "require_parity", _off)
     with pytest.raises(ParityError):
         export_artifacts(checkpoint_of("bert"), request(), tmp_path / "out", cache=ConversionCache(tmp_path / "cache"))
     assert not (tmp_path / "cache").exists()
