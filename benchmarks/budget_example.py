@@ -7,6 +7,8 @@ from compressor.core.artifact import Artifact
 
 HEADROOM = 1.25
 """A proposed limit is this much above what was found, so that the noise of a shared machine does not break it."""
+_DROP_HEADROOM = 0.5
+"""Percentage points."""
 
 
 def budget_example(artifact: Artifact, device: str, times: LatencySummary | None = None) -> str:
@@ -18,10 +20,10 @@ def budget_example(artifact: Artifact, device: str, times: LatencySummary | None
         times: its times there; where it is None, limits on times stand as comments.
     """
     reference = artifact.manifest.reference
-    drop = next(
-        (100 * (reference[name] - reference["artifact"]) for name in ("teacher", "checkpoint") if name in reference),
-        None,
-    ) if "artifact" in reference else None  # fmt: skip
+    against = reference.get("teacher", reference.get("checkpoint"))
+    drop = None
+    if against is not None and "artifact" in reference:
+        drop = _rounded(max(100 * (against - reference["artifact"]), 0.0) + _DROP_HEADROOM)
     length = artifact.io.lengths[0] if artifact.io.lengths else 32
     p95 = None if times is None else _rounded(HEADROOM * times.p95_ms)
     lines = [
@@ -44,8 +46,8 @@ def budget_example(artifact: Artifact, device: str, times: LatencySummary | None
         "    # Model files only, in units of 10^6 bytes.",
         _key("size_mb", _rounded(1.05 * artifact.size_mb), 20.0, active=True),
         "    # peak_memory_mb: 150.0      # resident memory of the measuring process, runtime included (10^6 bytes)",
-        "    # The metric on the evaluation data, from the manifest: percentage points below the teacher, or a fraction.",
-        _key("accuracy_drop_points", None if drop is None else _rounded(max(drop, 0) + 0.5), 1.0, active=drop is not None),
+        "    # The metric on the evaluation data, from the manifest: points below the teacher, or a fraction.",
+        _key("accuracy_drop_points", drop, 1.0, active=drop is not None),
         "    # accuracy_floor: 0.90",
         "    # For a file compiled for an NPU: least share of operators that run on it, a fraction.",
         "    # delegated: 1.0",

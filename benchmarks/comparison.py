@@ -13,15 +13,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.looks import ALPHA
+from benchmarks.resampling import RESAMPLES, resampled_percentiles
 from benchmarks.statistics import Floats, percentile
 from compressor.core.errors import UsageError
 from compressor.core.measurement import Measurement
 
-RESAMPLES = 1000
 FEWEST_PROCESSES = 3
 _SENTENCES_TOLERANCE = 0.02
 
@@ -67,7 +66,7 @@ def ratio(
     drawn = random.integers(counts[0], size=(RESAMPLES, counts[0]))
     paired = paired and counts[0] == counts[1]
     other = drawn if paired else random.integers(counts[1], size=(RESAMPLES, counts[1]))
-    logarithms = np.log(_percentiles(ours, drawn, share)) - np.log(_percentiles(theirs, other, share))
+    logarithms = np.log(resampled_percentiles(ours, drawn, share)) - np.log(resampled_percentiles(theirs, other, share))
     fewest = min(counts)
     spread = float(logarithms.std(ddof=1)) * math.sqrt(fewest / (fewest - 1))
     found = math.log(percentile(np.concatenate(ours), share) / percentile(np.concatenate(theirs), share))
@@ -110,15 +109,3 @@ def check_comparable(measured: Measurement, stored: Measurement) -> None:
 def _by_process(measurement: Measurement) -> list[Floats]:
     times, which = np.array(measurement.runs.inference_ms), np.array(measurement.runs.process)
     return [times[which == number] for number in np.unique(which)]
-
-
-def _percentiles(processes: list[Floats], drawn: NDArray[np.int64], share: float) -> Floats:
-    """Returns the percentile of each draw of processes: a weighted order statistic of all runs."""
-    times = np.concatenate(processes)
-    owner = np.repeat(np.arange(len(processes)), [len(part) for part in processes])
-    order = np.argsort(times, kind="stable")
-    weights = (drawn[:, :, None] == np.arange(len(processes))).sum(axis=1)
-    cumulated = np.cumsum(weights[:, owner[order]], axis=1)
-    place = (cumulated < np.ceil(share * cumulated[:, -1:])).sum(axis=1)
-    found: Floats = times[order][np.minimum(place, len(times) - 1)]
-    return found

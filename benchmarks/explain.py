@@ -59,9 +59,10 @@ def _length_mix(check: Check, measurement: Measurement) -> list[str]:
         return []
     counts = Counter(lengths[slow].tolist())
     length, count = counts.most_common(1)[0]
+    there = lengths == length
     found = [
         f"length mix: {count / slow.sum():.0%} of the runs over {check.budget:g} ms ran at {length} tokens, as did "
-        f"{np.mean(lengths == length):.0%} of all runs (their median: {percentile(times[lengths == length], 0.5):.3g} ms)"
+        f"{np.mean(there):.0%} of all runs (their median: {percentile(times[there], 0.5):.3g} ms)"
     ]
     padding = 1 - float(np.sum(runs.tokens) / np.sum(lengths))
     if padding > 0.05:

@@ -251,7 +251,7 @@ def _times(name: str, artifact: Artifact, measurement: Measurement) -> tuple[lis
 
 
 def _cold(times: Sequence[float], limit: float) -> _Finding:
-    """The slowest process must be within the limit; to be over it, most must be: one slow start may be a neighbour's."""
+    """The slowest process must be within the limit; to be over it, most must be: one slow start proves nothing."""
     over = sum(time > limit for time in times)
     outcome: Outcome = "pass" if not over else "over_budget" if 2 * over > len(times) else "inconclusive"
     return _Finding(max(times), outcome, f"slowest of {len(times)} processes; {over} of them over")

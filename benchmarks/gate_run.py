@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from benchmarks.budget import Budget
 from benchmarks.gate import Baseline, gate, matches
 from benchmarks.looks import ALPHA, Look, Need, describe
 from benchmarks.merging import merged
 from benchmarks.subject import Subject, subject_of
-from benchmarks.budget import Budget
 from compressor.core.artifact import Artifact
 from compressor.core.measurement import Measurement
 from compressor.core.schema import Record

@@ -17,10 +17,13 @@ from compressor.core.errors import UsageError
 ALPHA = 0.05
 MAX_RUNS = 500
 MAX_DRIFT = 0.10
-PROCESSES_A_LOOK = 4
+FIRST_PROCESSES = 6
+NEXT_PROCESSES = 4
+"""Fresh processes of each subject at the first look, and at each later one. Where processes fall into two kinds (one
+core of two is busy), few of them may all be of one kind."""
 _SINGLE_LOOK_PROCESSES = 8
 _BUCKET_SLACK = 1.1
-"""Sentences are drawn by their characters, so that a bucket's share of the runs is only nearly that of the sentences."""
+"""Sentences are drawn by their characters, so a bucket's share of the runs is only nearly that of the sentences."""
 _SPENT = ((0.2, 0.25), (0.4, 0.15), (0.7, 0.2))
 """Share of the runs, and share of the error, of the looks before the last one; the last has what is left."""
 
@@ -96,12 +99,12 @@ def plan_looks(
     looks: list[Look] = []
     for part, spent in _SPENT:
         runs = round(part * last)
-        if runs >= max(first, PROCESSES_A_LOOK, *(need.runs(alpha * spent) for need in needs)):
-            processes = PROCESSES_A_LOOK * (len(looks) + 1)
+        if runs >= max(first, FIRST_PROCESSES, *(need.runs(alpha * spent) for need in needs)):
+            processes = FIRST_PROCESSES + NEXT_PROCESSES * len(looks)
             margin = MAX_DRIFT * (1 - part)
             looks.append(Look(runs=runs, processes=processes, share_of_error=spent, margin=margin))
     left = 1 - sum(look.share_of_error for look in looks)
-    processes = PROCESSES_A_LOOK * (len(looks) + 1) if looks else _SINGLE_LOOK_PROCESSES
+    processes = FIRST_PROCESSES + NEXT_PROCESSES * len(looks) if looks else _SINGLE_LOOK_PROCESSES
     looks.append(Look(runs=last, processes=min(processes, last), share_of_error=left, margin=0.0))
     return tuple(looks)
 

@@ -33,9 +33,7 @@ def operator_shares(artifact: Artifact, tokens: int, *, threads: int = 1) -> dic
         options.inter_op_num_threads = 1
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder) / "profile")
-        session = onnxruntime.InferenceSession(
-            str(artifact.model_path), options, providers=["CPUExecutionProvider"]
-        )
+        session = onnxruntime.InferenceSession(str(artifact.model_path), options, providers=["CPUExecutionProvider"])
         feed = _feed(_signature(artifact, tokens), tokens)
         for _ in range(_WARM_RUNS + PROFILED_RUNS):
             session.run(None, feed)

@@ -113,7 +113,9 @@ def _trends(data: ReportData) -> list[str]:
         ]
         for series in data.trends
     ]
-    return _table(["artifact", "device", "measurements", "first p95 ms", "last p95 ms", "changes"], rows, left={0, 1, 5})
+    return _table(
+        ["artifact", "device", "measurements", "first p95 ms", "last p95 ms", "changes"], rows, left={0, 1, 5}
+    )
 
 
 def _stages(data: ReportData) -> list[str]:

@@ -183,18 +183,20 @@ def _trends(data: ReportData) -> str:
     if not shown:
         return ""
     figure, panels = _figure(_WIDTH, 0.4 + 2.0 * len(shown), rows=len(shown))
-    for series, axes, color in zip(
-        shown, panels if len(shown) > 1 else [panels], _LINES * len(shown), strict=False
-    ):
+    for series, axes, color in zip(shown, panels if len(shown) > 1 else [panels], _LINES * len(shown), strict=False):
         values = [entry.p95_ms for entry in series.entries]
         lows = [value - (entry.p95_low_ms or value) for value, entry in zip(values, series.entries, strict=True)]
         highs = [(entry.p95_high_ms or value) - value for value, entry in zip(values, series.entries, strict=True)]
-        axes.errorbar(range(len(values)), values, yerr=[lows, highs], fmt="o-", color=color, markersize=3.5, linewidth=1)
+        axes.errorbar(
+            range(len(values)), values, yerr=[lows, highs], fmt="o-", color=color, markersize=3.5, linewidth=1
+        )
         for change in series.changes:
             axes.axvline(change.index - 0.5, color=_GRID, linestyle="--", linewidth=1)
         every = max(1, math.ceil(len(values) / _MOST_LABELS))
         ticks = list(range(0, len(values), every))
-        axes.set_xticks(ticks, [series.entries[tick].commit_id[:7] or series.entries[tick].recorded[:10] for tick in ticks])
+        axes.set_xticks(
+            ticks, [series.entries[tick].commit_id[:7] or series.entries[tick].recorded[:10] for tick in ticks]
+        )
         axes.set_ylim(bottom=0)
         axes.set_ylabel("p95, ms")
         axes.set_title(series.name, loc="left", fontsize=10)

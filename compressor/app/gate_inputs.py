@@ -1,4 +1,4 @@
-"""What a gate reads beside artifact and budget: the baseline, the revision, the plan's needs, and why a time is over."""
+"""What a gate reads beside artifact and budget: the baseline, the revision, the length mix, why a time is over."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def plan_needs(
         empty = [bucket for bucket, part in parts.items() if part == 0]
         if empty:
             raise RecipeError(
-                f"a budget for {artifact.name} limits length {empty[0]}, at which none of the {len(sentences)} sentences "
-                "runs; expected some",
+                f"a budget for {artifact.name} limits length {empty[0]}, at which none of the {len(sentences)} "
+                "sentences runs; expected some",
                 remedy="name sentences of that length (--sentences), or remove the limit",
             )
         found |= needs_of(budget, parts)
@@ -91,15 +91,11 @@ def revision(given: str | None = None) -> str:
     git = shutil.which("git")
     if named is not None or git is None:
         return named or ""
-    done = subprocess.run(
-        [git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False, timeout=_GIT_SECONDS
-    )
+    done = subprocess.run([git, "rev-parse", "HEAD"], capture_output=True, text=True, check=False, timeout=_GIT_SECONDS)
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def hints_for(
-    run: GateRun, artifacts: Sequence[Artifact], address: DeviceAddress, *, threads: int
-) -> tuple[Hint, ...]:
+def hints_for(run: GateRun, artifacts: Sequence[Artifact], address: DeviceAddress, *, threads: int) -> tuple[Hint, ...]:
     """Returns what to try for every time that is over its budget."""
     by_name = {artifact.name: artifact for artifact in artifacts}
     measured = {item.subject: item for item in run.measurements}

@@ -9,6 +9,7 @@ from compressor.app import console
 
 if TYPE_CHECKING:  # A command loads only what it shows.
     from benchmarks.statistics import LatencySummary
+    from benchmarks.trend import Series
     from compressor.app.doctor import Diagnosis, Part
     from compressor.app.inspection import Inspection
     from compressor.app.judge import Comparison
