@@ -150,11 +150,15 @@ def _process_bounds(parts: Sequence[Floats], share: float, alpha: float, alpha_o
     into the standard error, taken times Student's quantile.
     """
     count = len(parts)
-    logarithms = [np.log(part) for part in parts]
-    percentiles = np.array([percentile(part, share) for part in logarithms])
-    within = float(np.sqrt(np.mean([part.var() for part in logarithms])))
+    logarithms = [np.sort(np.log(part)) for part in parts]
+    pool = np.concatenate(logarithms)
+    sizes = np.array([len(part) for part in parts])
+    first = np.cumsum(sizes) - sizes
+    percentiles = pool[first + np.maximum(np.ceil(share * sizes - 1e-9).astype(int) - 1, 0)]
+    medians = pool[first + (sizes - 1) // 2]
+    within = float(np.sqrt(np.mean(np.square(pool - np.repeat(np.add.reduceat(pool, first) / sizes, sizes)))))
     unbiased = 1 + 1 / (4 * (count - 1))  # of a normal sample's standard deviation, to first order
-    between = unbiased * float(np.std([np.median(part) for part in logarithms], ddof=1))
+    between = unbiased * float(medians.std(ddof=1))
     total = math.hypot(within, between)
     quantile = max(float(stats.norm.ppf(share)), 0.0)
     raised = quantile * (total - within)
@@ -165,7 +169,7 @@ def _process_bounds(parts: Sequence[Floats], share: float, alpha: float, alpha_o
         float(resampled.std(ddof=1)) * math.sqrt(count / (count - 1)), percentiles.std(ddof=1) / math.sqrt(count)
     )
     spread_error = slope * between / math.sqrt(2 * (count - 1))
-    pooled, typical = percentile(np.concatenate(logarithms), share), float(percentiles.mean())
+    pooled, typical = percentile(pool, share), float(percentiles.mean())
     up, down = (float(special.stdtrit(count - 1, 1 - error)) for error in (alpha, alpha_over))
     low = min(pooled, typical) - down * mean_error
     return low, max(pooled, typical + raised) + up * math.hypot(mean_error, spread_error)

@@ -82,5 +82,5 @@ def test_a_stored_baseline_of_another_device_or_version_is_refused(change: dict,
 
 
 def test_a_stored_baseline_of_other_sentences_is_refused() -> None:
-    with pytest.raises(UsageError, match="sentences of 32.0 tokens on average instead of 16.0"):
+    with pytest.raises(UsageError, match=r"sentences of 32\.0 tokens on average instead of 16\.0"):
         check_comparable(measurement(np.ones(100)), measurement(np.ones(100), lengths=(32,)))

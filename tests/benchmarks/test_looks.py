@@ -9,7 +9,7 @@ from compressor.core.errors import UsageError
 def test_the_error_is_split_over_the_looks_and_the_margin_ends_at_zero() -> None:
     looks = plan_looks([Need(share=0.95)])
     assert [look.runs for look in looks] == [100, 200, 350, 500]
-    assert [look.processes for look in looks] == [4, 8, 12, 16]
+    assert [look.processes for look in looks] == [6, 10, 14, 18]
     assert sum(look.share_of_error for look in looks) == pytest.approx(1.0)
     assert looks[-1].margin == 0.0
     assert all(0 < look.margin < MAX_DRIFT for look in looks[:-1])
