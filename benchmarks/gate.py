@@ -79,7 +79,7 @@ def judge(
         )
     check_buckets(budget, artifact)
     error = alpha * look.share_of_error
-    count = tests_of(budget) if tests is None else tests
+    count = count_tests(budget) if tests is None else tests
     rule = _Rule(alpha=error, alpha_over=error / max(count, 1), margin=look.margin, baseline=baseline)
     checks = []
     for name, limit in budget.limits().items():
@@ -120,7 +120,7 @@ def gate(
     """
     latest = {(item.subject, item.device.partition("@")[0]): item for item in measurements}
     pairs = matches(artifacts, budgets)
-    tests = sum(tests_of(budget) for budget, _ in pairs)
+    tests = sum(count_tests(budget) for budget, _ in pairs)
     checks: list[Check] = []
     for budget, artifact in pairs:
         measured = latest.get((artifact.name, budget.device))
@@ -147,7 +147,7 @@ def matches(artifacts: Sequence[Artifact], budgets: Sequence[Budget]) -> list[tu
     return pairs
 
 
-def tests_of(budget: Budget) -> int:
+def count_tests(budget: Budget) -> int:
     """Returns how many limits of a budget are tested statistically."""
     return sum(share_of(name) is not None or name in REGRESSIONS for name in budget.limits())
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.budget import Budget, bucket_of, load_budgets, share_of
 from benchmarks.budget_example import budget_example
-from benchmarks.gate import check_buckets, gate, tests_of
+from benchmarks.gate import check_buckets, count_tests, gate
 from benchmarks.statistics import summary
 from compressor.core.errors import RecipeError
 from tests.benchmarks.artifacts import tiny_artifact
@@ -112,7 +112,7 @@ budgets:
     assert bucket_of("by_length.16.p50_ms") == (16, "p50_ms")
     assert budget.needs_times
     assert budget.needs_baseline
-    assert tests_of(budget) == 7
+    assert count_tests(budget) == 7
 
 
 def test_a_length_that_the_artifact_does_not_have_is_refused(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_the_example_is_a_budget_that_the_artifact_passes(tmp_path: Path) -> Non
     (budget,) = load_budgets(write(tmp_path, text)).budgets
     assert set(budget.limits()) == {"p95_ms", "size_mb", "accuracy_drop_points"}
     assert gate([artifact], [measured], [budget]).verdict == "pass"
-    mentioned = set(re.findall(r"^ +(?:# +)?(\w+): ", text, flags=re.MULTILINE))
+    mentioned = set(re.findall(r"^ +(?:[-#] +)?(\w+): ", text, flags=re.MULTILINE))
     assert set(Budget.model_fields) - {"by_length"} <= mentioned
     without = load_budgets(write(tmp_path, budget_example(artifact, "snapdragon-865"))).budgets[0]
     assert set(without.limits()) == {"size_mb", "accuracy_drop_points"}

@@ -131,6 +131,7 @@ def test_a_length_counts_by_its_share_of_the_sentences(artifact, sentences, call
     assert result.exit_code == 0
     assert "p95 of a length that is" in result.stderr
     refused(run(*arguments, "--max-runs", 60), 2, "of a length that is", "cannot pass with 60 runs")
+    sentences.write_text("where is my order\ncancel my order\n")
     budget_file(tmp_path, "by_length: {32: {p95_ms: 9.0}}")
     refused(run(*arguments), 2, "limits length 32, at which none of the")
     budget_file(tmp_path, "by_length: {24: {p95_ms: 9.0}}")

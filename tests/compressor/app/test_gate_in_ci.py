@@ -25,12 +25,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_artifact(folder / "artifacts" / "onnx-fp32")
     (folder / "sentences.txt").write_text("\n".join(text for text in SENTENCES if text))
     (folder / "budgets.yaml").write_text("version: 1\nbudgets:\n  - {device: host, p95_ms: 5000, size_mb: 1}\n")
+    (folder / "sizes.yaml").write_text("version: 1\nbudgets:\n  - {device: host, size_mb: 1, accuracy_floor: 0.9}\n")
     (folder / "tight.yaml").write_text("version: 1\nbudgets:\n  - {device: host, size_mb: 0.001}\n")
-    command = folder / "bin" / "compressor"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m compressor "$@"\n')
-    command.chmod(0o755)
-    (folder / "bin" / "python").symlink_to(sys.executable)
+    (folder / "bin").mkdir()
+    for name, module in (("compressor", "-m compressor"), ("python", "")):
+        command = folder / "bin" / name
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module} "$@"\n')
+        command.chmod(0o755)
     return folder
 
 
@@ -61,7 +62,7 @@ def action(place: Path, folder: Path, **inputs: str) -> tuple[subprocess.Complet
 
 
 def test_the_action_passes_fails_and_reports(place: Path, tmp_path: Path) -> None:
-    good, outputs = action(place, tmp_path / "a", artifact="artifacts", sentences="sentences.txt")
+    good, outputs = action(place, tmp_path / "a", artifact="artifacts", budget="sizes.yaml")
     assert good.returncode == 0, good.stderr
     assert outputs == {"verdict": "pass"}
     assert json.loads(good.stdout)["verdict"] == "pass"
@@ -125,7 +126,7 @@ def test_wrong_use_is_told(latency_budget):
         "python -m pytest -p compressor.app.pytest_plugin -p no:cacheprovider --strict-markers -rA "
         "--junit-xml=plugin.xml test_latency.py || true",
         place,
-        PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",  # named on the command line instead: an older installation has no entry point
+        PYTEST_DISABLE_PLUGIN_AUTOLOAD="1",  # named on the command line instead, installed or not
     )
     root = ElementTree.parse(place / "plugin.xml").getroot()
     found = {
