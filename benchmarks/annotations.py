@@ -11,7 +11,7 @@ from compressor.core.verdict import Verdict
 _LEVELS = {"over_budget": "error", "inconclusive": "warning", "invalid": "warning"}
 
 
-def annotations(verdict: Verdict) -> str:
+def github_annotations(verdict: Verdict) -> str:
     """Returns one line a limit that did not pass; empty where all passed."""
     lines = []
     for check in verdict.checks:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from benchmarks.budget import Budget
+from benchmarks.budget import Budget, bucket_of
 from benchmarks.gate import Baseline, gate, matches
 from benchmarks.looks import ALPHA, Look, Need, describe
 from benchmarks.merging import merged
@@ -121,4 +121,4 @@ def _compared(baseline: Artifact | Measurement | None, measured: dict[str, Measu
 
 def _may_change(check: Check) -> bool:
     """Returns whether more runs can decide a limit: what nothing measures stays unknown."""
-    return check.runs > 0 or check.name == "cold_ms"
+    return check.runs > 0 or check.name == "cold_ms" or bucket_of(check.name) is not None

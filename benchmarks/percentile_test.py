@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special, stats
 
 from benchmarks.looks import ALPHA, runs_needed
@@ -55,7 +56,7 @@ class Judged:
 
 def judge_percentile(
     times_ms: Sequence[float] | Floats,
-    process: Sequence[int],
+    process: Sequence[int] | NDArray[np.int64],
     budget_ms: float,
     share: float,
     *,

@@ -256,7 +256,7 @@ def gate(
     debug: Debug = False,
 ) -> None:
     """Measure and judge against a budget. The exit code is the verdict."""
-    from benchmarks.annotations import annotations
+    from benchmarks.annotations import github_annotations
     from compressor.app import latency, show
 
     with command(as_json=as_json, debug=debug, verbose=verbose):
@@ -270,7 +270,7 @@ def gate(
             prepare=prepare, announce=console.say,
         )  # fmt: skip
         if annotate:
-            sys.stderr.write(annotations(verdict))
+            sys.stderr.write(github_annotations(verdict))
         _print(verdict, show.verdict, as_json)
     raise typer.Exit(verdict.exit_code)
 

@@ -303,5 +303,7 @@ def _make_folder(folder: Path | None) -> None:
 
 
 def _keep(folder: Path | None, measurements: Sequence[Measurement]) -> None:
-    for item in measurements if folder is not None else ():
+    if folder is None:
+        return
+    for item in measurements:
         item.save(folder / f"{measurement_name(item)}.json")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.annotations import annotations
+from benchmarks.annotations import github_annotations
 from benchmarks.budget import Budget
 from benchmarks.explain import Evidence, explain
 from benchmarks.gate import judge
@@ -83,7 +83,7 @@ def test_annotations_are_one_line_a_limit_and_escaped() -> None:
             Check(name="size_mb", artifact="b", verdict="pass", **common),
         )
     )
-    lines = annotations(verdict).splitlines()
+    lines = github_annotations(verdict).splitlines()
     assert lines[0] == (
         "::error title=one%2C two%3A 100%25 on host%3A p95_ms over budget::found 3, budget 2: 50%25%0Amore"
     )
