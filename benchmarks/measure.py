@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Sequence
 from contextlib import nullcontext
-from itertools import chain
+from itertools import chain, pairwise
 
 from benchmarks.sentences import sample, split
 from benchmarks.subject import Subject
@@ -193,7 +193,7 @@ def _measurement(
         peak_memory_mb=max(peaks, default=None),
         conditions_before=before.model_dump(mode="json"),
         conditions_after={**after.model_dump(mode="json"), "notes": list(judgement.notes), **_extremes(during)},
-        invalid_reason=judgement.invalid_reason,
+        invalid_reason=judgement.invalid_reason or _clock_problem([before, *during, after]),
         truncated_sentences=len(truncated),
         seed=seed,
         runs=Runs(
@@ -205,6 +205,15 @@ def _measurement(
             process=tuple(chain.from_iterable([number] * len(order) for number, order in enumerate(orders))),
         ),
     )
+
+
+def _clock_problem(readings: Sequence[Conditions]) -> str | None:
+    """Returns what is wrong where a later reading has an earlier time: the device restarted, or its clock was set."""
+    times = [reading.clock_s for reading in readings]
+    steps = [later - earlier for earlier, later in pairwise(times)]
+    if min(steps) >= 0:
+        return None
+    return f"the device's clock stepped back by {-min(steps):.1f} s during the run: it restarted or was set; repeat"
 
 
 def _extremes(during: Sequence[Conditions]) -> dict[str, object]:

@@ -94,13 +94,14 @@ def percentile_interval(values: ArrayLike, share: float, confidence: float = CON
     )
 
 
-def autocorrelation(values: ArrayLike, process: ArrayLike, lag: int = 1) -> float:
+def autocorrelation(values: ArrayLike, process: ArrayLike, lag: int = 1, *, ranked: bool = False) -> float:
     """Returns the rank autocorrelation of runs at ``lag``, over pairs within one process.
 
     Ranks make it deaf to single outliers; the mean is taken over all processes, so that a process which is slow as a
-    whole counts as dependence too. 0 where all values are equal or no pair exists.
+    whole counts as dependence too. 0 where all values are equal or no pair exists. ``ranked``: the values are ranks
+    already.
     """
-    ranks = stats.rankdata(np.asarray(values, dtype=float))
+    ranks = np.asarray(values, dtype=float) if ranked else stats.rankdata(np.asarray(values, dtype=float))
     centred = ranks - ranks.mean()
     which = np.asarray(process)
     variance = float(np.mean(centred**2))

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from benchmarks.trend import Series
 from compressor.core.artifact import Format, Precision
 from compressor.core.schema import Record
 from compressor.core.verdict import Check, Outcome
@@ -85,6 +86,8 @@ class ReportData(Record):
     artifacts: tuple[ArtifactRow, ...] = ()
     verdict: Outcome | None = None
     checks: tuple[Check, ...] = ()
+    trends: tuple[Series, ...] = ()
+    """What was measured before, one series an artifact and machine."""
     machine: dict[str, str] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     not_run: tuple[str, ...] = ("phones", "Jetsons")
@@ -101,6 +104,23 @@ class Headline(Record):
     smaller: float | None
     points: float | None
     """Percentage points of accuracy gained (negative: lost)."""
+
+
+def history_report(trends: tuple[Series, ...], *, created: str) -> ReportData:
+    """Returns a report of past measurements alone.
+
+    Args:
+        trends: the series.
+        created: when, in ISO 8601.
+    """
+    return ReportData(
+        title="History of times",
+        created=created,
+        device=", ".join(sorted({series.device for series in trends})) or "no device",
+        threads=trends[0].threads if trends else 1,
+        trends=trends,
+        not_run=(),
+    )
 
 
 def headline(data: ReportData) -> Headline | None:

@@ -21,11 +21,14 @@ def report_markdown(data: ReportData) -> str:
             "",
         ]
     lines += [f"> {line}" if number_ == 0 else f">\n> {line}" for number_, line in enumerate(caveats(data))]
-    lines += ["", "## Artifacts", "", *_artifacts(data)]
+    if data.artifacts or data.baselines:
+        lines += ["", "## Artifacts", "", *_artifacts(data)]
     if any(row.by_length for row in (*data.baselines, *data.artifacts)):
         lines += ["", "## Median time by length", "", *_lengths(data)]
     if data.checks:
         lines += ["", "## Budget", "", *_checks(data)]
+    if data.trends:
+        lines += ["", "## History", "", *_trends(data)]
     if data.stages:
         lines += ["", "## Stages", "", *_stages(data)]
     lines += ["", "## Machine and versions", ""]
@@ -95,6 +98,23 @@ def _checks(data: ReportData) -> list[str]:
     ]
     return _table(
         ["artifact", "device", "limit", "budget", "found", "runs", "verdict", "why"], rows, left={0, 1, 2, 6, 7}
+    )
+
+
+def _trends(data: ReportData) -> list[str]:
+    rows = [
+        [
+            series.subject,
+            series.device,
+            str(len(series.entries)),
+            number(series.entries[0].p95_ms),
+            number(series.entries[-1].p95_ms),
+            "; ".join(change.text for change in series.changes) or "none found",
+        ]
+        for series in data.trends
+    ]
+    return _table(
+        ["artifact", "device", "measurements", "first p95 ms", "last p95 ms", "changes"], rows, left={0, 1, 5}
     )
 
 

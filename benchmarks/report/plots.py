@@ -17,6 +17,7 @@ _LINES = ("#2f6fb3", "#1b8a6b", "#c2622d", "#8a5bb0", "#b0902b", "#b14a68")
 _WIDTH = 6.2
 _MOST_POINTS = 400
 """Of one curve: about one a pixel; a page of all steps of a long training would have megabytes."""
+_MOST_LABELS = 8
 _DASHES = {"fp32": "-", "fp16": "--", "int8": "-", "mixed": ":"}
 _SETTINGS = {
     "svg.fonttype": "none",
@@ -48,6 +49,7 @@ def plots(data: ReportData) -> dict[str, str]:
             "Size of the model files": _sizes(data),
             "Median time by length": _lengths(data),
             "Training losses": _losses(data),
+            "p95 over time (dashed: change of level)": _trends(data),
         }
     return {title: svg for title, svg in drawn.items() if svg}
 
@@ -174,6 +176,31 @@ def _losses(data: ReportData) -> str:
         axes.legend(frameon=False, fontsize=9, loc="upper right")
     (panels[-1] if len(stages) > 1 else panels).set_xlabel("step")
     return _svg(figure, "losses")
+
+
+def _trends(data: ReportData) -> str:
+    shown = [series for series in data.trends if len(series.entries) > 1]
+    if not shown:
+        return ""
+    figure, panels = _figure(_WIDTH, 0.4 + 2.0 * len(shown), rows=len(shown))
+    for series, axes, color in zip(shown, panels if len(shown) > 1 else [panels], _LINES * len(shown), strict=False):
+        values = [entry.p95_ms for entry in series.entries]
+        lows = [value - (entry.p95_low_ms or value) for value, entry in zip(values, series.entries, strict=True)]
+        highs = [(entry.p95_high_ms or value) - value for value, entry in zip(values, series.entries, strict=True)]
+        axes.errorbar(
+            range(len(values)), values, yerr=[lows, highs], fmt="o-", color=color, markersize=3.5, linewidth=1
+        )
+        for change in series.changes:
+            axes.axvline(change.index - 0.5, color=_GRID, linestyle="--", linewidth=1)
+        every = max(1, math.ceil(len(values) / _MOST_LABELS))
+        ticks = list(range(0, len(values), every))
+        axes.set_xticks(
+            ticks, [series.entries[tick].commit_id[:7] or series.entries[tick].recorded[:10] for tick in ticks]
+        )
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("p95, ms")
+        axes.set_title(series.name, loc="left", fontsize=10)
+    return _svg(figure, "trends")
 
 
 def _thinned(curve: Sequence[float]) -> tuple[list[float], list[float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -223,15 +224,31 @@ def bench(
 @app.command()
 def gate(
     artifact: Annotated[Path, typer.Argument(help="Artifact folder, or a folder of them.")],
-    budget: Annotated[Path, typer.Option("--budget", help="budgets.yaml.")],
+    budget: Annotated[Path, typer.Option("--budget", help="The budget file.")] = Path("budgets.yaml"),
+    init: Annotated[bool, typer.Option("--init", help="Write a commented budget file for this artifact.")] = False,
     device: Annotated[str, typer.Option("--device", help="Device to measure on.")] = "host",
     sentences: Annotated[
         Path | None, typer.Option("--sentences", help="Your sentences; default built-in ones.")
     ] = None,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads the model may use.")] = 1,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Timed runs of each artifact.")] = 200,
+    max_runs: Annotated[
+        int | None,
+        typer.Option("--max-runs", "--runs", min=1, help="Most timed runs of each artifact; a clear case ends early."),
+    ] = None,
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", help="Artifact (interleaved) or stored measurement to compare with.")
+    ] = None,
+    history: Annotated[
+        Path | None, typer.Option("--history", help="Append the measurements to this SQLite file.")
+    ] = None,
+    commit: Annotated[
+        str | None, typer.Option("--commit", help="Revision for the history; default the CI system's, or git's.")
+    ] = None,
     junit: Annotated[Path | None, typer.Option("--junit", help="Write JUnit XML here.")] = None,
     summary: Annotated[Path | None, typer.Option("--summary", help="Append a markdown table here.")] = None,
+    annotate: Annotated[
+        bool, typer.Option("--annotate", help="Write GitHub annotations to stderr, one a limit that did not pass.")
+    ] = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the measurement files.")] = None,
     prepare: Prepare = False,
     as_json: AsJson = False,
@@ -239,15 +256,41 @@ def gate(
     debug: Debug = False,
 ) -> None:
     """Measure and judge against a budget. The exit code is the verdict."""
+    from benchmarks.annotations import github_annotations
     from compressor.app import latency, show
 
     with command(as_json=as_json, debug=debug, verbose=verbose):
+        if init:
+            made = latency.gate_example(artifact, path=budget, device=device, sentences=sentences, threads=threads)
+            _print({"budget": str(made)}, show.written, as_json)
+            return
         verdict = latency.gate(
-            artifact, budget=budget, device=device, sentences=sentences, threads=threads, runs=runs, junit=junit,
-            summary=summary, output=output, prepare=prepare,
+            artifact, budget=budget, device=device, sentences=sentences, threads=threads, max_runs=max_runs,
+            baseline=baseline, history=history, commit=commit, junit=junit, summary=summary, output=output,
+            prepare=prepare, announce=console.say,
         )  # fmt: skip
+        if annotate:
+            sys.stderr.write(github_annotations(verdict))
         _print(verdict, show.verdict, as_json)
     raise typer.Exit(verdict.exit_code)
+
+
+@app.command()
+def history(
+    store: Annotated[Path, typer.Argument(help="The SQLite file of gate --history.")],
+    artifact: Annotated[str | None, typer.Option("--artifact", help="Only this artifact.")] = None,
+    device: Annotated[str | None, typer.Option("--device", help="Only this device.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for a report with the trend plots.")
+    ] = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show what was measured before. Where a time changed its level is found and told."""
+    from compressor.app import latency, show
+
+    with command(as_json=as_json, debug=debug):
+        _print(latency.history(store, artifact=artifact, device=device, output=output), show.history, as_json)
 
 
 @app.command()

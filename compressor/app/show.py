@@ -9,6 +9,7 @@ from compressor.app import console
 
 if TYPE_CHECKING:  # A command loads only what it shows.
     from benchmarks.statistics import LatencySummary
+    from benchmarks.trend import Series
     from compressor.app.doctor import Diagnosis, Part
     from compressor.app.inspection import Inspection
     from compressor.app.judge import Comparison
@@ -139,6 +140,29 @@ def latency(summary: LatencySummary) -> None:
         console.say(f"note: {note}")
 
 
+def written(made: dict[str, str]) -> None:
+    """What was written where."""
+    for what, path in made.items():
+        console.stdout.print(f"{what}: {path}")
+
+
+def history(found: Sequence[Series]) -> None:
+    """Each series with its measurements and where its level changed."""
+    for series in found:
+        console.table(
+            ("recorded", "revision", ">p50 ms", ">p95 ms", ">runs", "verdict"),
+            [
+                (entry.recorded, entry.commit_id[:10], _ms(entry.p50_ms), _ms(entry.p95_ms), entry.runs, entry.verdict)
+                for entry in series.entries
+            ],
+            title=f"{series.name}, {series.runtime}, {series.threads} thread(s)",
+        )
+        for change in series.changes:
+            console.stdout.print(f"changed {change.text}")
+    if not found:
+        console.stdout.print("nothing was measured")
+
+
 def verdict(found: Verdict) -> None:
     """Every check, then the verdict."""
     console.table(
@@ -149,6 +173,8 @@ def verdict(found: Verdict) -> None:
             for check in found.checks
         ],
     )  # fmt: skip
+    for hint in getattr(found, "hints", ()):
+        console.stdout.print(f"{hint.artifact}, {hint.limit}: {hint.text}")
     style = "bold green" if found.verdict == "pass" else "bold red"
     console.stdout.print(f"verdict: {found.verdict.replace('_', ' ')}", style=style)
 

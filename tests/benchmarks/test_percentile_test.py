@@ -5,7 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from benchmarks.percentile_test import judge_percentile, runs_needed
+from benchmarks.looks import runs_needed
+from benchmarks.percentile_test import judge_percentile
 
 P95 = float(np.exp(0.2 * 1.6448536269514722))
 """True p95 of exp(0.2 Z)."""
