@@ -14,7 +14,7 @@ from benchmarks.subject import Subject
 from compressor.core.errors import ArtifactError, UsageError
 from compressor.core.measurement import Measurement, Runs
 from compressor.core.schema import Text
-from devices.conditions import Conditions, judge
+from devices.conditions import Cluster, Conditions, judge
 from devices.cooldown import cool_down
 from devices.legality import check_legal
 from devices.prepare import prepared
@@ -24,6 +24,8 @@ from devices.targets import target_for
 
 COOL_DOWN_S = 120.0
 """The longest pause before a process on a device that has become warm."""
+_SAME_KIND = 0.9
+"""Cores whose top clocks are within this share of each other are of one kind: favoured cores differ a little."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -193,7 +195,9 @@ def _measurement(
         peak_memory_mb=max(peaks, default=None),
         conditions_before=before.model_dump(mode="json"),
         conditions_after={**after.model_dump(mode="json"), "notes": list(judgement.notes), **_extremes(during)},
-        invalid_reason=judgement.invalid_reason or _clock_problem([before, *during, after]),
+        invalid_reason=judgement.invalid_reason
+        or _clock_problem([before, *during, after])
+        or _migration(results, after.clusters),
         truncated_sentences=len(truncated),
         seed=seed,
         runs=Runs(
@@ -214,6 +218,31 @@ def _clock_problem(readings: Sequence[Conditions]) -> str | None:
     if min(steps) >= 0:
         return None
     return f"the device's clock stepped back by {-min(steps):.1f} s during the run: it restarted or was set; repeat"
+
+
+def _migration(results: Sequence[RunnerResult], clusters: Sequence[Cluster]) -> str | None:
+    """Returns which process ran on cores of two kinds: half of its times are those of the slower kind.
+
+    Cores of one kind are all alike, so that moving between them is part of the machine's ordinary noise.
+    """
+    kind = {core: cluster for cluster in clusters if cluster.top_mhz for core in _cores(cluster.cpus)}
+    for number, result in enumerate(results, 1):
+        found = sorted({(kind[core].top_mhz or 0.0, kind[core].cpus) for core in result.cores or () if core in kind})
+        if found and found[0][0] < _SAME_KIND * found[-1][0]:
+            return (
+                f"process {number} migrated between cores of different kinds ({found[0][1]} and {found[-1][1]}): "
+                "keep it on one kind (taskset, or a cpuset) and repeat"
+            )
+    return None
+
+
+def _cores(text: str) -> set[int]:
+    """Returns the cores of a kernel's list such as ``0-3,6`` or ``0 1 2 3``."""
+    found: set[int] = set()
+    for part in text.replace(",", " ").split():
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
 
 
 def _extremes(during: Sequence[Conditions]) -> dict[str, object]:

@@ -112,6 +112,8 @@ class RunnerResult(Record):
     peak_memory_mb: float | None
     truncated_sentences: tuple[int, ...]
     """Indices of the sentences of the order that were cut to the most tokens the model takes."""
+    cores: tuple[int, ...] | None = None
+    """Cores on which the timed inferences ended; None where the runner does not tell."""
     runs: RunColumns
 
 

@@ -96,7 +96,7 @@ def main() -> None:
         ways = {
             "bare": lambda: bare(call, options.runs),
             "bare again": lambda: bare(call, options.runs),
-            "runner": lambda: runner.timed_runs(work, tokenize, model, settling)["inference_ms"],
+            "runner": lambda: runner.timed_runs(work, tokenize, model, settling)[0]["inference_ms"],
         }
         medians: dict[str, list[float]] = {way: [] for way in ways}
         shuffle = random.Random(0)

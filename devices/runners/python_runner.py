@@ -93,7 +93,7 @@ def run(job: Job) -> Job:
         warm_up(model.call(feed(encodings[index], job, model)), job["warmup"], share=1 / len(feeds))
         for index in feeds.values()
     )
-    columns = timed_runs(job, tokenize, model, [encodings[index] for index in job["order"][:SETTLING_RUNS]])
+    columns, cores = timed_runs(job, tokenize, model, [encodings[index] for index in job["order"][:SETTLING_RUNS]])
     return {
         "schema_version": 1,
         "runtime": model.runtime,
@@ -104,6 +104,7 @@ def run(job: Job) -> Job:
         "warmup_runs": warmup_runs,
         "peak_memory_mb": peak_memory_mb(),
         "truncated_sentences": [index for index, encoding in encodings.items() if encoding.overflowing],
+        "cores": cores or None,
         "runs": columns,
     }
 
@@ -120,7 +121,7 @@ def untimed_encodings(job: Job) -> dict[int, Any]:
 
 def timed_runs(
     job: Job, tokenize: Callable[[Sentence], Any], model: Any, settling: list[Any]
-) -> dict[str, list[float]]:
+) -> tuple[dict[str, list[float]], list[int]]:
     """Times every entry of the order: a pass of tokenisation, then a pass of inference over prepared inputs.
 
     Two passes, because work between two inferences displaces what the model has in the caches and so is counted as its
@@ -128,9 +129,12 @@ def timed_runs(
 
     ``settling`` are encodings whose inferences come first and are not kept: loading and collecting have emptied the
     caches that the warm-up had filled. The tokenizer settles on a text of ours, so that it remembers no word of theirs.
+
+    Returns the columns, and the cores on which the inferences ended.
     """
     clock = time.perf_counter_ns
     order = job["order"]
+    core, cores = core_reader(), set()
     tokenize_ms, encodings, inference_ms = [], list(settling), []
     gc.collect()
     gc.disable()
@@ -148,6 +152,7 @@ def timed_runs(
             started = clock()
             call()
             inference_ms.append(milliseconds(started, clock()))
+            cores.add(core())
     finally:
         gc.enable()
     tokens = [len(encoding.ids) for encoding in encodings[len(settling) :]]
@@ -157,7 +162,18 @@ def timed_runs(
         "length": [length_of(count, job) for count in tokens],
         "tokenize_ms": tokenize_ms,
         "inference_ms": inference_ms[len(settling) :],
-    }
+    }, sorted(cores - {-1})
+
+
+def core_reader() -> Callable[[], int]:
+    """Returns a function that gives the core it runs on, in well under a microsecond; -1 where the system has none."""
+    try:
+        import ctypes
+
+        read: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
+    except (ImportError, OSError, AttributeError):
+        return lambda: -1
+    return read
 
 
 def warm_up(call: Call, settings: Job, share: float) -> int:
