@@ -22,6 +22,7 @@ from compressor.families import FamilyAdapter, adapter_for
 from compressor.families.adapter import linear
 from compressor.share.embedding import FactorizedEmbedding
 
+CLASSIFIER = "AutoModelForSequenceClassification"
 SHAPE = "shape"
 """Key of ``compression.json``."""
 _FORECAST = "compression_shape"
@@ -154,7 +155,7 @@ def replace_word_embedding(adapter: FamilyAdapter, model: nn.Module, table: nn.E
     setattr(model.get_submodule(owner), name, table)
 
 
-def build(config: Any, shape: Shape | None, *, auto_class: str = "AutoModelForSequenceClassification") -> nn.Module:
+def build(config: Any, shape: Shape | None, *, auto_class: str = CLASSIFIER) -> nn.Module:
     """Returns a model of this config and shape on torch's default device, with weights that still have to be filled."""
     import transformers
 
@@ -170,15 +171,16 @@ def plain_shape(config: Any) -> Shape:
         return shape_of(build(config, None))
 
 
-def parameters_of(config: Any, shape: Shape | None = None) -> int:
-    """Returns the parameters of a classifier of this config and shape, each shared weight once, without making any.
+def parameters_of(config: Any, shape: Shape | None = None, auto_class: str = CLASSIFIER) -> int:
+    """Returns the parameters of a model of this config and shape, each shared weight once, without making any.
 
     Args:
         config: a transformers config, perhaps one of :func:`with_shape`.
         shape: default the one that the config carries, else what the config says.
+        auto_class: the transformers class of the model with its head.
     """
     with torch.device("meta"):
-        model = build(config, shape or forecast_shape(config))
+        model = build(config, shape or forecast_shape(config), auto_class=auto_class)
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -1,1 +1,1 @@
-"""Parts of a trained encoder are taken out for good: heads, neurons, layers, channels; or single weights set to zero."""
+"""Parts of a trained encoder are taken out: heads, neurons, layers, channels; or single weights are set to zero."""

@@ -11,7 +11,7 @@ from torch import nn
 
 from compressor.core.errors import RecipeError
 from compressor.families import adapter_for
-from compressor.shapes import Shape, build, shape_of
+from compressor.shapes import CLASSIFIER, Shape, build, shape_of
 
 
 def narrower_config(config: Any, width: int) -> Any:
@@ -34,14 +34,16 @@ def narrower_config(config: Any, width: int) -> Any:
     return made
 
 
-def narrowed_parameters(config: Any, shape: Shape, width: int) -> dict[str, tuple[int, ...]]:
+def narrowed_parameters(
+    config: Any, shape: Shape, width: int, auto_class: str = CLASSIFIER
+) -> dict[str, tuple[int, ...]]:
     """Returns the axes of every parameter of a model that follow the hidden size.
 
     They are found by building the model at both sizes and comparing: no family has to list its tensors.
     """
     with torch.device("meta"):
-        wide = dict(build(config, shape).named_parameters())
-        thin = dict(build(narrower_config(config, width), shape).named_parameters())
+        wide = dict(build(config, shape, auto_class=auto_class).named_parameters())
+        thin = dict(build(narrower_config(config, width), shape, auto_class=auto_class).named_parameters())
     return {
         name: tuple(
             axis for axis, pair in enumerate(zip(tensor.shape, thin[name].shape, strict=True)) if len({*pair}) > 1
@@ -50,18 +52,19 @@ def narrowed_parameters(config: Any, shape: Shape, width: int) -> dict[str, tupl
     }
 
 
-def keep_channels(model: nn.Module, channels: Sequence[int]) -> nn.Module:
-    """Returns a new classifier that keeps the named channels of the hidden states; heads keep their size.
+def keep_channels(model: nn.Module, channels: Sequence[int], *, auto_class: str = CLASSIFIER) -> nn.Module:
+    """Returns a new model that keeps the named channels of the hidden states; heads keep their size.
 
     Args:
-        model: a model with a classification head.
+        model: a model with a head.
         channels: zero-based, ascending.
+        auto_class: the transformers class that loads it.
     """
     config: Any = model.config
     shape = shape_of(model)
     index = torch.tensor(list(channels))
-    axes = narrowed_parameters(config, shape, len(channels))
-    made = build(narrower_config(config, len(channels)), shape)
+    axes = narrowed_parameters(config, shape, len(channels), auto_class)
+    made = build(narrower_config(config, len(channels)), shape, auto_class=auto_class)
     theirs = dict(model.named_parameters())
     with torch.no_grad():
         for name, target in made.named_parameters():
@@ -69,10 +72,6 @@ def keep_channels(model: nn.Module, channels: Sequence[int]) -> nn.Module:
             for axis in axes[name]:
                 value = value.index_select(axis, index)
             target.copy_(value)
-    adapter = adapter_for(config)
-    made.config._attn_implementation = "eager"
-    made.config.architectures = [type(made).__name__]
-    assert adapter.hidden_size(made.config) == len(channels)
     return made.eval()
 
 

@@ -8,11 +8,11 @@ from compressor.core.errors import ModelError
 from compressor.data.batches import encode_split
 from compressor.data.dataset import Split
 from compressor.distill.students import CopiedStudent
-from compressor.distill.students.base import parameters_of
 from compressor.distill.students.copied import check_copyable
 from compressor.distill.teacher import run_model
 from compressor.families import ADAPTERS, adapter_for
 from compressor.models import load_compressed, save_checkpoint, unique_parameters
+from compressor.shapes import parameters_of
 from tests.models import FAMILIES, SENTENCES, tiny_checkpoint
 
 
