@@ -6,6 +6,8 @@ import compressor.finetune
 import compressor.prune.stage
 import compressor.quantize.qat
 import compressor.quantize.stage
+import compressor.share.factorize
+import compressor.share.stage
 import export.stage
 
 __all__ = ["compressor", "export"]
