@@ -8,6 +8,7 @@ import compressor.quantize.qat
 import compressor.quantize.stage
 import compressor.share.factorize
 import compressor.share.stage
+import compressor.trim.stage
 import export.stage
 
 __all__ = ["compressor", "export"]
