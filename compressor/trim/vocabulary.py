@@ -13,6 +13,7 @@ from compressor.core.errors import ModelError
 from compressor.trim.merges import MergeTable
 
 Kind = Literal["WordPiece", "BPE", "Unigram"]
+_KINDS: tuple[Kind, ...] = ("WordPiece", "BPE", "Unigram")
 BYTE_PIECES = tuple(f"<0x{value:02X}>" for value in range(256))
 
 
@@ -155,12 +156,12 @@ def _kind(model: dict[str, Any], place: Path) -> Kind:
     named = model.get("type")
     if named is None:
         named = "BPE" if "merges" in model else "Unigram" if isinstance(model.get("vocab"), list) else "WordPiece"
-    if named not in ("WordPiece", "BPE", "Unigram"):
-        raise ModelError(
-            f"{place} is a {named} tokenizer; expected WordPiece, BPE or Unigram", remedy="keep its vocabulary as it is"
-        )
-    kind: Kind = named
-    return kind
+    for kind in _KINDS:
+        if named == kind:
+            return kind
+    raise ModelError(
+        f"{place} is a {named} tokenizer; expected {', '.join(_KINDS)}", remedy="keep its vocabulary as it is"
+    )
 
 
 def _mentions(document: dict[str, Any], kind: str) -> bool:
