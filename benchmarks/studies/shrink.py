@@ -27,6 +27,7 @@ import torch
 from benchmarks.studies.conversion_cost import spec_of
 from benchmarks.studies.systems import SYSTEMS, write_checkpoint, write_system
 from compressor.app.inputs import read_texts
+from compressor.core.artifact import Format, IOSpec
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.environment import machine
 from compressor.core.errors import CompressorError
@@ -98,7 +99,7 @@ def trim_xlm_r(folder: Path, data: TextDataset) -> dict[str, Any]:
 
 def trim_texts(folder: Path, files: list[Path]) -> dict[str, Any]:
     """Trims the real MiniLM to texts; returns how far logits of a random head move on every one of them."""
-    texts = tuple(text for file in files for text in read_texts(file))
+    texts = tuple(text for file in files for text in read_texts(file)[0])
     source = Checkpoint.open(demo_teacher())
     split = Split(texts, (0,) * len(texts))
     data = replace(generate_intents(), train=split)
@@ -116,14 +117,14 @@ def trim_texts(folder: Path, files: list[Path]) -> dict[str, Any]:
     return {**found, "texts": len(texts), "largest_difference": float(np.abs(before - after).max())}
 
 
-def matrix(folder: Path, data: TextDataset) -> dict[str, Any]:
-    """Runs every method on every family at tiny size, exports each to ONNX, and writes the table."""
+def matrix(folder: Path, data: TextDataset, formats: tuple[Format, ...] = ("onnx",)) -> dict[str, Any]:
+    """Runs every method on every family at tiny size, exports each, and writes the table."""
     cells: dict[str, dict[str, str]] = {}
     for name in FAMILIES:
         source = tiny_checkpoint(name, folder / name)
         family = source.config["model_type"]
         cells[family] = {
-            method: _cell(stage(), source, folder / f"{name}-{place}", data)
+            method: _cell(stage(), source, folder / f"{name}-{place}", data, formats)
             for place, (method, stage) in enumerate(METHODS.items())
         }
     lines = ["| family |" + "".join(f" {method} |" for method in METHODS), "|---|" + "---|" * len(METHODS)]
@@ -131,11 +132,10 @@ def matrix(folder: Path, data: TextDataset) -> dict[str, Any]:
     DOCUMENT.write_text(
         "# Methods and families\n\n"
         "Written by `python -m benchmarks.studies.shrink matrix`: random models of four layers. Each cell holds the\n"
-        "parameters (for `sparsify` the zeros among the encoder's weights), then the largest difference of the ONNX\n"
-        "file's logits to PyTorch's, as a share of their spread. In every cell with numbers the parameters are those\n"
-        "that were computed beforehand, and saving and loading the model gives the same logits, bit for bit.\n\n"
-        + "\n".join(lines)
-        + "\n",
+        "parameters (for `sparsify` the zeros among the encoder's weights), then the largest difference of the\n"
+        f"{' and the '.join(formats)} file's logits to PyTorch's, as a share of their spread. In every cell with\n"
+        "numbers the parameters are those that were computed beforehand, and saving and loading the model gives the\n"
+        "same logits, bit for bit.\n\n" + "\n".join(lines) + "\n",
         encoding="utf-8",
     )
     return cells
@@ -158,7 +158,7 @@ def tiny_checkpoint(name: str, folder: Path) -> Checkpoint:
     return Checkpoint.open(folder)
 
 
-def _cell(stage: Stage[Any], source: Checkpoint, folder: Path, data: TextDataset) -> str:
+def _cell(stage: Stage[Any], source: Checkpoint, folder: Path, data: TextDataset, formats: tuple[Format, ...]) -> str:
     try:
         facts = measured(stage, source, folder, data)["facts"]
     except CompressorError as error:
@@ -172,7 +172,7 @@ def _cell(stage: Stage[Any], source: Checkpoint, folder: Path, data: TextDataset
     told = f"{before:,} → {after:,}"
     if "sparsity" in facts:
         told = f"{facts['sparsity']['share']:.0%} zeros"
-    return f"{told}; {_onnx_error(model, made, folder, data):.0e}"
+    return "; ".join((told, *(f"{_error(kind, model, made, folder, data):.0e}" for kind in formats)))
 
 
 def _logits(model: Any, checkpoint: Checkpoint, data: TextDataset) -> torch.Tensor:
@@ -180,17 +180,18 @@ def _logits(model: Any, checkpoint: Checkpoint, data: TextDataset) -> torch.Tens
     return torch.from_numpy(predict_logits(model, encode_split(checkpoint, split, max_tokens=32)))
 
 
-def _onnx_error(model: Any, checkpoint: Checkpoint, folder: Path, data: TextDataset) -> float:
-    from export.onnx.predictor import OnnxPredictor
-
-    output = folder / "onnx"
+def _error(kind: Format, model: Any, checkpoint: Checkpoint, folder: Path, data: TextDataset) -> float:
+    """Returns how far the converted file's logits are from PyTorch's, as a share of their spread."""
+    output, spec, backend = folder / kind, spec_of(model, (32,)), backend_for(kind)
     output.mkdir()
-    backend_for("onnx").convert(model, spec_of(model, (16, 32)), output)
-    predictor = OnnxPredictor(output / "model.onnx", threads=1)
+    backend.convert(model, spec, output)
+    lengths = (32,) if kind == "tflite" else ()
+    io = IOSpec(max_tokens=32, lengths=lengths, pad_id=spec.pad_id, signatures=backend.signatures(output))
+    predictor = backend.open(output, io, threads=1)
     split = Split(data.test.texts[:8], data.test.labels[:8])
     encoded = encode_split(checkpoint, split, max_tokens=32)
     wanted = predict_logits(model, encoded)
-    found = np.concatenate([predictor.logits(encoded.encoder.pad([item])) for item in encoded.encoded])
+    found = np.concatenate([predictor.logits(encoded.encoder.pad([item], 32)) for item in encoded.encoded])
     return float(np.abs(found - wanted).max() / np.ptp(wanted))
 
 
@@ -200,13 +201,16 @@ def main() -> None:
     parser.add_argument("study", choices=("prune-bert-base", "trim-xlm-r", "trim-texts", "matrix"))
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--formats", default="onnx", help="of the matrix: onnx or onnx,tflite")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="compressor-shrink-") as name, torch_threads(arguments.threads):
         folder, data = Path(name), generate_intents()
         if arguments.study == "trim-texts":
             found = trim_texts(folder, arguments.files)
+        elif arguments.study == "matrix":
+            found = matrix(folder, data, tuple(arguments.formats.split(",")))
         else:
-            run = {"prune-bert-base": prune_bert_base, "trim-xlm-r": trim_xlm_r, "matrix": matrix}[arguments.study]
+            run = {"prune-bert-base": prune_bert_base, "trim-xlm-r": trim_xlm_r}[arguments.study]
             found = run(folder, data)
     print(json.dumps({"machine": machine(), arguments.study: found}, indent=2, default=str))
 

@@ -68,7 +68,7 @@ def keep_channels(model: nn.Module, channels: Sequence[int], *, auto_class: str 
     theirs = dict(model.named_parameters())
     with torch.no_grad():
         for name, target in made.named_parameters():
-            value = theirs[name]
+            value: torch.Tensor = theirs[name]
             for axis in axes[name]:
                 value = value.index_select(axis, index)
             target.copy_(value)

@@ -66,7 +66,7 @@ def masks_for(
             order = torch.cat([units[name].flatten() for name in names])
             kept = torch.ones_like(order, dtype=torch.bool)
             kept[order.argsort(stable=True)[: round(ratio * order.numel())]] = False
-            for name, part in zip(names, kept.split([units[name].numel() for name in names]), strict=True):
+            for name, part in zip(names, torch.split(kept, [units[name].numel() for name in names]), strict=True):
                 shaped = part.reshape(units[name].shape)
                 masks[name] = shaped.repeat_interleave(rows, dim=0).repeat_interleave(columns, dim=1)
     whole = {name: torch.ones_like(value, dtype=torch.bool) for name, value in scores.items() if name not in masks}

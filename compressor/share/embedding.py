@@ -42,7 +42,7 @@ def factorized(table: nn.Embedding, rank: int) -> tuple[FactorizedEmbedding, flo
     """
     weight = table.weight.detach()
     gram = torch.zeros(weight.shape[1], weight.shape[1], dtype=torch.float64)
-    for rows in weight.split(8192):
+    for rows in torch.split(weight, 8192):
         gram += rows.double().T @ rows.double()
     values, vectors = torch.linalg.eigh(gram)  # ascending
     basis = vectors.flip(1)[:, :rank].to(weight.dtype)
