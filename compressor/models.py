@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from compressor.core.task import Task
 from compressor.families import FamilyAdapter, adapter_for
 from compressor.families.heads import AUTO_CLASSES, find_task
 from compressor.families.pooling import Embedder, read_pooling
+from compressor.rebuild import load_weights, save_weights, shaped_model, without_random_numbers
+from compressor.shapes import Shape, plain_shape, read_shape, shape_of, write_shape
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
@@ -88,18 +91,27 @@ def load_compressed(
         task = find_task(checkpoint) if num_labels is None else "text-classification"
     pooling = read_pooling(checkpoint) if task == "sentence-embedding" else None
     _quiet_transformers()
+    adapter = adapter_for(config)
+    shape = read_shape(checkpoint)
+    base = f"{adapter.base}." if pooling is not None else ""
     try:
-        model, loading = getattr(transformers, AUTO_CLASSES[task]).from_pretrained(
-            checkpoint.path,
-            config=config,
-            attn_implementation=attention,
-            dtype=torch.float32,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            ignore_mismatched_sizes=num_labels is not None,
-            output_loading_info=True,
-        )
+        if shape is not None:
+            model, loading = _load_shaped(
+                checkpoint, config, shape, auto_class=AUTO_CLASSES[task], attention=attention, prefix=base,
+                fresh_head=num_labels is not None,
+            )  # fmt: skip
+        else:
+            model, loading = getattr(transformers, AUTO_CLASSES[task]).from_pretrained(
+                checkpoint.path,
+                config=config,
+                attn_implementation=attention,
+                dtype=torch.float32,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                ignore_mismatched_sizes=num_labels is not None,
+                output_loading_info=True,
+            )
     except (RuntimeError, ValueError, OSError) as error:
         raise ModelError(
             f"{checkpoint.path} does not load: {error}", remedy="check that config.json and the weights belong together"
@@ -109,11 +121,21 @@ def load_compressed(
             f"{checkpoint.path} holds a damaged weight file ({error}); expected whole safetensors",
             remedy="fetch the model again; with git, 'git lfs pull' replaces a pointer by the weights it stands for",
         ) from error
-    adapter = adapter_for(config)
-    base = f"{adapter.base}." if pooling is not None else ""
     _check_loaded(checkpoint, adapter, loading, fresh_head=num_labels is not None or pooling is not None, prefix=base)
     module: nn.Module = model if pooling is None else Embedder(model, adapter.base, pooling)
     return module.eval()
+
+
+def _load_shaped(
+    checkpoint: Checkpoint, config: Any, shape: Shape, *, auto_class: str, attention: str, prefix: str, fresh_head: bool
+) -> tuple[nn.Module, dict[str, Any]]:
+    """Rebuilds a model whose shape stands in ``compression.json``."""
+    adapter = adapter_for(config)
+    # A head that the checkpoint does not fill keeps its random weights.
+    with nullcontext() if fresh_head or prefix else without_random_numbers():
+        model = shaped_model(auto_class, config, shape, adapter, attention=attention)
+    missing = load_weights(model, checkpoint, adapter, prefix=prefix, fresh_head=fresh_head)
+    return model, {"missing_keys": missing, "mismatched_keys": []}
 
 
 def _check_loaded(
@@ -137,11 +159,20 @@ def _check_loaded(
 
 
 def save_checkpoint(model: nn.Module, tokenizer_from: Path, output: Path) -> None:
-    """Writes config, safetensors weights and the tokenizer files of ``tokenizer_from`` into ``output``."""
+    """Writes config, safetensors weights and the tokenizer files of ``tokenizer_from`` into ``output``.
+
+    Where the config cannot say the model's shape, it is written into ``compression.json`` beside what stands there.
+    """
     from transformers import AutoTokenizer
 
     _quiet_transformers()
-    model.save_pretrained(output)  # type: ignore[operator]
+    shape = shape_of(model)
+    if shape == plain_shape(model.config):
+        model.save_pretrained(output)  # type: ignore[operator]
+        write_shape(output, None)
+    else:
+        save_weights(model.encoder if isinstance(model, Embedder) else model, output)
+        write_shape(output, shape)
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_from, local_files_only=True, trust_remote_code=False)
     tokenizer.save_pretrained(output)
 

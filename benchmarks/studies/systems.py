@@ -106,7 +106,11 @@ def write_checkpoint(name: str, folder: Path, texts: tuple[str, ...]) -> None:
     if name in TRANSPLANTS:
         minilm_as(name.removeprefix("minilm-as-"), folder)
         return
-    system = next(system for system in SYSTEMS if system.name == name)
+    write_system(next(system for system in SYSTEMS if system.name == name), folder, texts)
+
+
+def write_system(system: System, folder: Path, texts: tuple[str, ...]) -> None:
+    """Writes the checkpoint folder of one system; see :func:`write_checkpoint`."""
     _random_classifier(system).save_pretrained(folder)
     tokenizer = system.tokenizer(system.config["vocab_size"], system.specials, texts)
     _with_names(tokenizer, system.specials).save_pretrained(folder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from compressor.core.artifact import Format, Precision
 from compressor.core.schema import Record
 from compressor.models import load_config
 from compressor.recipe import Recipe, load_recipe
+from compressor.shapes import parameters_of, read_shape, with_shape
 from devices.legality import legality
 from devices.profiles import parse_device
 from export.backend import backend_for
@@ -73,13 +73,13 @@ def plan(recipe: str | Path, output: Path | None = None, *, overrides: tuple[str
         inputs = read_inputs(loaded, Path(demo))
     pipeline.check(loaded, inputs)
     check_accept(loaded)
-    config = copy.deepcopy(load_config(inputs.teacher))
+    config = with_shape(load_config(inputs.teacher), read_shape(inputs.teacher))
     config.num_labels = len(inputs.data.label_names)
     stages: list[StageForecast] = []
     artifacts: dict[str, ArtifactForecast] = {}
     for entry, known in zip(loaded.stages, pipeline.plan(loaded, inputs, folder), strict=True):
         config = entry.build().forecast(config)
-        parameters = count_parameters(config)
+        parameters = parameters_of(config)
         settings = entry.config.model_dump(mode="json", exclude_unset=True)
         stages.append(
             StageForecast(id=entry.id, name=entry.name, cached=known.cached, parameters=parameters, settings=settings)
@@ -92,15 +92,6 @@ def plan(recipe: str | Path, output: Path | None = None, *, overrides: tuple[str
     return Plan(
         folder=str(folder), stages=tuple(stages), artifacts=tuple(artifacts.values()), refused=_refusals(loaded)
     )
-
-
-def count_parameters(config: Any) -> int:
-    """Returns the parameters of a classifier with this config, without allocating any."""
-    import torch
-    from transformers import AutoModelForSequenceClassification
-
-    with torch.device("meta"):
-        return sum(item.numel() for item in AutoModelForSequenceClassification.from_config(config).parameters())
 
 
 def _exports(config: ExportConfig) -> list[tuple[Format, Precision]]:

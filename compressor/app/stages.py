@@ -3,8 +3,13 @@
 import compressor.app.benchmark
 import compressor.distill.stage
 import compressor.finetune
+import compressor.prune.sparsify
+import compressor.prune.stage
 import compressor.quantize.qat
 import compressor.quantize.stage
+import compressor.share.factorize
+import compressor.share.stage
+import compressor.trim.stage
 import export.stage
 
 __all__ = ["compressor", "export"]

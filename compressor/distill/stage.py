@@ -15,12 +15,12 @@ from compressor.data.dataset import TextDataset
 from compressor.distill.config import DistillConfig
 from compressor.distill.objective import Distillation
 from compressor.distill.outputs import Shape
-from compressor.distill.students.base import parameters_of
 from compressor.distill.teacher import TeacherOutputs
 from compressor.evaluation import Evaluation, check_reference, evaluate_model
 from compressor.families import adapter_for
 from compressor.finetune import check_saved, check_trainable
 from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
+from compressor.shapes import parameters_of, read_shape, with_shape
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.text import load_tokenizer
 from compressor.train.history import write_history
@@ -155,7 +155,8 @@ class Distill(Stage[DistillConfig]):
         """Returns the transformers config of the student, before there is one."""
         if self.config.student is None:
             return load_config(context.current)
-        return self.config.student.model_config_for(load_config(self._teacher(context)))
+        teacher = self._teacher(context)
+        return self.config.student.model_config_for(with_shape(load_config(teacher), read_shape(teacher)))
 
 
 def check_labels(teacher: Checkpoint, names: tuple[str, ...]) -> None:

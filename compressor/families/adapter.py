@@ -18,6 +18,10 @@ class LayerPaths:
     attention_output: str
     intermediate: str
     output: str
+    more_projections: tuple[str, ...] = ()
+    """Projections besides query, key and value whose rows belong to heads, where a layer has them."""
+    more_feed_forward: str | None = None
+    """Path of a list of further feed-forward networks before the last one; their inner paths are the last one's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +43,12 @@ class FamilyAdapter:
     intermediate_key: str = "intermediate_size"
     shares_layers: bool = False
     """True where one stored layer is applied several times (ALBERT)."""
+    layer_groups: str | None = None
+    """Path of the list of groups of stored layers, in a sharing family."""
+    group_layers: str = ""
+    """Path of the list of stored layers in one group."""
+    width_keys: tuple[str, ...] = ()
+    """Further config keys that hold the hidden size wherever they equal it."""
     can_copy_layers: bool = True
     """A student of the same family may be made by copying layers."""
 
@@ -88,3 +98,46 @@ class FamilyAdapter:
         if not isinstance(layers, nn.ModuleList):
             raise TypeError(f"{self.layers} of {type(model).__name__} is no ModuleList")
         return layers
+
+    def stored_layers(self, model: nn.Module) -> dict[str, nn.Module]:
+        """Returns path to layer, in order of depth, each stored layer once however often it is applied."""
+        if self.layer_groups is None:
+            lists = {self.layers: self.encoder_layers(model)}
+        else:
+            groups = model.get_submodule(self.layer_groups)
+            paths = [f"{self.layer_groups}.{index}.{self.group_layers}" for index, _ in enumerate(groups.children())]
+            lists = {path: model.get_submodule(path) for path in paths}  # type: ignore[misc]
+        found: dict[int, tuple[str, nn.Module]] = {}
+        for path, layers in lists.items():
+            for index, layer in enumerate(layers):
+                found.setdefault(id(layer), (f"{path}.{index}", layer))
+        return dict(found.values())
+
+    def projections(self, layer: nn.Module) -> tuple[nn.Linear, ...]:
+        """Returns the linear modules whose output rows belong to attention heads."""
+        names = (self.layer.query, self.layer.key, self.layer.value, *self.layer.more_projections)
+        return tuple(linear(layer, name) for name in names if _holds(layer, name))
+
+    def feed_forwards(self, layer: nn.Module) -> tuple[tuple[nn.Linear, nn.Linear], ...]:
+        """Returns (widening, narrowing) linear modules of every feed-forward network of a layer, the last one last."""
+        more = self.layer.more_feed_forward
+        hosts = [*layer.get_submodule(more).children()] if more is not None and _holds(layer, more) else []
+        return tuple(
+            (linear(host, self.layer.intermediate), linear(host, self.layer.output)) for host in (*hosts, layer)
+        )
+
+
+def linear(host: nn.Module, path: str) -> nn.Linear:
+    """Returns the linear module at ``path`` of ``host``."""
+    module = host.get_submodule(path)
+    if not isinstance(module, nn.Linear):
+        raise TypeError(f"{path} of {type(host).__name__} is no Linear")
+    return module
+
+
+def _holds(host: nn.Module, path: str) -> bool:
+    try:
+        host.get_submodule(path)
+    except AttributeError:
+        return False
+    return True

@@ -17,4 +17,6 @@ ADAPTER = FamilyAdapter(
     position_embeddings="albert.embeddings.position_embeddings",
     has_token_types=True,
     shares_layers=True,
+    layer_groups="albert.encoder.albert_layer_groups",
+    group_layers="albert_layers",
 )

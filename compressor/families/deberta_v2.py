@@ -12,8 +12,10 @@ ADAPTER = FamilyAdapter(
         attention_output="attention.output.dense",
         intermediate="intermediate.dense",
         output="output.dense",
+        more_projections=("attention.self.pos_key_proj", "attention.self.pos_query_proj"),
     ),
     word_embeddings="deberta.embeddings.word_embeddings",
     position_embeddings=None,
     has_token_types=True,
+    width_keys=("pooler_hidden_size", "embedding_size"),
 )

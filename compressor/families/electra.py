@@ -10,4 +10,5 @@ ADAPTER = FamilyAdapter(
     word_embeddings="electra.embeddings.word_embeddings",
     position_embeddings="electra.embeddings.position_embeddings",
     has_token_types=True,
+    width_keys=("embedding_size",),
 )

@@ -107,9 +107,14 @@ class Embedder(nn.Module):
         vector = states[:, 0] if self.pooling.mode == "cls" else mean_over_tokens(states, mask)
         return EmbeddingOutput(unit_length(vector) if self.pooling.normalize else vector)
 
+    @property
+    def encoder(self) -> nn.Module:
+        """The transformers model inside."""
+        return self.get_submodule(self._base)
+
     def save_pretrained(self, folder: Path) -> None:
         """Writes config and weights of the encoder; how it is pooled stands in files of their own."""
-        self.get_submodule(self._base).save_pretrained(folder)  # type: ignore[operator]
+        self.encoder.save_pretrained(folder)  # type: ignore[operator]
 
 
 def mean_over_tokens(states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:

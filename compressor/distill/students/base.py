@@ -5,19 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-import torch
 from torch import nn
 
-from compressor.models import unique_parameters
 from compressor.stage import StageConfig
-
-
-def parameters_of(config: Any) -> int:
-    """Returns how many parameters a classifier of this config has; takes no memory for them."""
-    from transformers import AutoModelForSequenceClassification
-
-    with torch.device("meta"):
-        return unique_parameters(AutoModelForSequenceClassification.from_config(config))
 
 
 class StudentSettings(StageConfig):

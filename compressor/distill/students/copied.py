@@ -6,7 +6,6 @@ import copy
 from collections.abc import Sequence
 from typing import Any, Literal
 
-import torch
 from pydantic import Field
 from torch import nn
 
@@ -14,6 +13,9 @@ from compressor.core.errors import ModelError
 from compressor.distill.layer_map import LayerMap, resolve_map
 from compressor.distill.students.base import StudentSettings
 from compressor.families import FamilyAdapter, adapter_for
+from compressor.prune.plan import shallower
+from compressor.prune.surgery import keep_layers
+from compressor.shapes import forecast_shape, with_shape
 
 
 class CopiedStudent(StudentSettings):
@@ -32,8 +34,11 @@ class CopiedStudent(StudentSettings):
             RecipeError: a layer map that does not fit the two depths.
         """
         check_copyable(adapter_for(teacher_config))
-        self.copied(teacher_config)
-        return student_config(teacher_config, self.layers)
+        kept = self.copied(teacher_config)
+        shape = forecast_shape(teacher_config)
+        if shape is None:
+            return student_config(teacher_config, self.layers)
+        return with_shape(*shallower(teacher_config, shape, kept))
 
     def make(self, teacher: nn.Module) -> nn.Module:
         """Returns the student."""
@@ -49,27 +54,22 @@ def copy_layers(teacher: nn.Module, layers: Sequence[int]) -> nn.Module:
     """Returns a new model with the teacher's embeddings, head and the named encoder layers; all else equal.
 
     In a family that stores one layer and applies it many times (ALBERT), the student applies it ``len(layers)`` times.
+    Uneven, shared and factorised teachers give such students.
 
     Args:
         teacher: a classifier of a known family.
         layers: zero-based teacher layers, in the student's order.
 
     Raises:
-        ModelError: the family's layers cannot be copied, or the teacher's layers differ in shape from its config.
+        ModelError: the family's layers cannot be copied.
     """
-    from transformers import AutoModelForSequenceClassification
-
     adapter = adapter_for(teacher.config)
     check_copyable(adapter)
-    config = student_config(teacher.config, len(layers))
-    student: nn.Module = AutoModelForSequenceClassification.from_config(config, attn_implementation="eager")
-    try:
-        student.load_state_dict(_renumbered(teacher, adapter, layers))
-    except RuntimeError as error:
-        raise ModelError(
-            f"layers {list(layers)} of the teacher do not fit its own config: {error}",
-            remedy="distil from a teacher whose layers all have the shape that config.json states",
-        ) from error
+    student = copy.deepcopy(teacher)
+    if adapter.shares_layers:
+        setattr(student.config, adapter.layers_key, len(layers))
+    else:
+        keep_layers(student, layers)
     return student.eval()
 
 
@@ -87,16 +87,3 @@ def check_copyable(adapter: FamilyAdapter) -> None:
             f"a {adapter.model_type} student cannot be made by copying layers",
             remedy="take the distill stage out: quantize and export the model at its own depth",
         )
-
-
-def _renumbered(teacher: nn.Module, adapter: FamilyAdapter, layers: Sequence[int]) -> dict[str, torch.Tensor]:
-    state = teacher.state_dict()
-    if adapter.shares_layers:
-        return state
-    prefix = f"{adapter.layers}."
-    kept = {name: tensor for name, tensor in state.items() if not name.startswith(prefix)}
-    for position, layer in enumerate(layers):
-        old = f"{prefix}{layer}."
-        found = {name.removeprefix(old): tensor for name, tensor in state.items() if name.startswith(old)}
-        kept |= {f"{prefix}{position}.{name}": tensor for name, tensor in found.items()}
-    return kept

@@ -4,15 +4,17 @@ from pathlib import Path
 import pytest
 import torch
 
+from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ModelError
 from compressor.data.batches import encode_split
 from compressor.data.dataset import Split
 from compressor.distill.students import CopiedStudent
-from compressor.distill.students.base import parameters_of
 from compressor.distill.students.copied import check_copyable
 from compressor.distill.teacher import run_model
 from compressor.families import ADAPTERS, adapter_for
-from compressor.models import load_compressed, save_checkpoint, unique_parameters
+from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
+from compressor.prune.surgery import keep_heads
+from compressor.shapes import parameters_of, read_shape, shape_of, with_shape
 from tests.models import FAMILIES, SENTENCES, tiny_checkpoint
 
 
@@ -52,3 +54,20 @@ def test_the_remedy_for_a_family_that_is_not_copied_is_something_a_recipe_can_do
     with pytest.raises(ModelError) as error:
         check_copyable(replace(ADAPTERS["bert"], can_copy_layers=False))
     assert "take the distill stage out" in error.value.remedy
+
+
+def test_a_student_copied_from_an_uneven_teacher_is_as_uneven(tmp_path: Path) -> None:
+    source = tiny_checkpoint("bert", tmp_path / "source", layers=3)
+    model = load_compressed(source)
+    adapter = adapter_for(model.config)
+    for place, layer in enumerate(adapter.encoder_layers(model)):
+        keep_heads(adapter, layer, range(3 - place), head_size=8)
+    save_checkpoint(model, source.path, tmp_path / "teacher")
+    teacher = Checkpoint.open(tmp_path / "teacher")
+    settings = CopiedStudent(layers=2, map=(0, 2))
+    student = settings.make(load_compressed(teacher))
+    assert [layer.heads for layer in shape_of(student).layers] == [3, 1]
+    foretold = settings.model_config_for(with_shape(load_config(teacher), read_shape(teacher)))
+    assert unique_parameters(student) == parameters_of(foretold)
+    save_checkpoint(student, teacher.path, tmp_path / "student")
+    assert shape_of(load_compressed(tmp_path / "student")) == shape_of(student)

@@ -5,10 +5,10 @@ from compressor.core.errors import RecipeError
 from compressor.distill.config import DistillConfig
 from compressor.distill.stage import Distill
 from compressor.distill.students import NewStudent
-from compressor.distill.students.base import parameters_of
 from compressor.distill.students.new import narrowed
 from compressor.families import adapter_for
 from compressor.models import load_compressed, unique_parameters
+from compressor.shapes import parameters_of
 from tests.compressor.tiny_data import context, run_stage
 
 THIN = {

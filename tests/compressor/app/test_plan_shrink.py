@@ -1,0 +1,53 @@
+"""``plan`` foretells the parameters of what ``run`` makes, through every stage that changes the shape."""
+
+import pytest
+
+from compressor.app.planning import plan
+from compressor.app.runs import run
+from compressor.models import load_compressed, unique_parameters
+from tests.models import keyword_split, tiny_checkpoint
+
+RECIPE = """
+version: 1
+teacher: {{model: {teacher}}}
+data: {{dir: {data}}}
+threads: 1
+stages:
+  - finetune: {{epochs: 1, lr: 3.0e-3}}
+  - prune: {{heads: 0.25, ffn: 0.3, multiple_of: 8, uniform: true, drop_layers: 1}}
+  - share: {{groups: 1, init: best}}
+  - factorize: {{rank: 8}}
+  - distill: {{teacher: 01-finetune, losses: [{{name: logits}}], epochs: 1, lr: 3.0e-3}}
+  - distill: {{student: {{layers: 1, init: copy}}, losses: [{{name: logits}}], epochs: 0.2, lr: 1.0e-3}}
+  - trim: {{max_unknown: 0.2}}
+"""
+LABELS = ("cancel", "refund", "track")
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    tiny_checkpoint("bert", tmp_path / "teacher", layers=3)
+    (tmp_path / "data").mkdir()
+    for name, count, seed in (("train", 1600, 1), ("validation", 60, 2), ("test", 60, 3)):
+        split = keyword_split(count, seed=seed)
+        rows = [f"{text}\t{LABELS[label]}" for text, label in zip(split.texts, split.labels, strict=True)]
+        (tmp_path / "data" / f"{name}.tsv").write_text("text\tlabel\n" + "\n".join(rows) + "\n")
+    file = tmp_path / "recipe.yaml"
+    file.write_text(RECIPE.format(teacher=tmp_path / "teacher", data=tmp_path / "data"))
+    return file
+
+
+def test_a_dry_run_and_a_run_agree_to_the_parameter(recipe, tmp_path):
+    foretold = [stage.parameters for stage in plan(recipe, tmp_path / "run").stages]
+    outcome = run(recipe, tmp_path / "run")
+    found = [
+        unique_parameters(load_compressed(tmp_path / "run" / "checkpoints" / record.id))
+        for record in outcome.result.records
+    ]
+    assert found[:-1] == foretold[:-1]
+    assert found[-1] <= foretold[-1]  # how many pieces stay, only the text knows
+    assert all(stage.cached for stage in plan(recipe, tmp_path / "run").stages)
+    history = outcome.result.context.current.compression["history"]
+    assert [step["stage"] for step in history] == [
+        "finetune", "prune", "share", "factorize", "distill", "distill", "trim",
+    ]  # fmt: skip
