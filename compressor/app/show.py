@@ -231,7 +231,7 @@ def comparison(found: Comparison) -> None:
 def profiles(found: Sequence[DeviceProfile]) -> None:
     """Kinds of device."""
     console.table(
-        ("device", "what it is", "formats", "precisions, smallest first"),
+        ("device", "what it is", "formats", "ladder, in order"),
         [(item.name, item.title, ", ".join(item.formats), " → ".join(item.ladder)) for item in found],
     )
 
