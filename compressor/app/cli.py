@@ -20,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Turn a trained BERT-family model into proven ONNX, TFLite, TensorRT and Snapdragon NPU artifacts for a device.",
+    help="Turn a trained BERT-family model into proven ONNX, TFLite, TensorRT and Snapdragon NPU files.",
     epilog="Exit codes: 0 done or within budget; 1 over budget or an acceptance limit missed; 2 wrong use, bad file or "
     "missing extra; 3 inconclusive; 4 device not reachable or not in a measurable condition; 70 internal error; "
     "130 interrupted.",
