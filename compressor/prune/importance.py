@@ -45,7 +45,13 @@ class Importance(Record):
 
 
 def importance_of(
-    model: nn.Module, data: EncodedSplit, *, method: Method, task: Task, progress: Progress = silent
+    model: nn.Module,
+    data: EncodedSplit,
+    *,
+    method: Method,
+    task: Task,
+    depths: bool = True,
+    progress: Progress = silent,
 ) -> Importance:
     """Returns the importances of a model's heads, neurons and layers.
 
@@ -59,6 +65,7 @@ def importance_of(
         data: labelled text (labels are read by ``taylor`` alone), never the text that is reported on.
         method: how the parts are judged.
         task: what the labels are.
+        depths: whether whole layers are judged too, for which even ``magnitude`` needs text.
         progress: told after every batch.
     """
     adapter = adapter_for(model.config)
@@ -73,7 +80,7 @@ def importance_of(
     sees = _gradients(sums, head_sums, head_size) if method == "taylor" else _powers(sums, turns)
     tokens = 0
     loss = Classification(model, task) if method == "taylor" else None
-    batches = sorted_batches(data.lengths, _BATCH)
+    batches = sorted_batches(data.lengths, _BATCH) if depths or method != "magnitude" else []
     with _watched(layers, readers, sees, turns):
         for done, rows in enumerate(batches, start=1):
             inputs = data.inputs(rows)
@@ -101,7 +108,11 @@ def importance_of(
         heads = [_head_norms(adapter, layer, head_size) for layer in layers]
         neurons = [(_row_power(wide) + _column_power(narrow)).sqrt() for wide, narrow in networks]
     return Importance(
-        method=method, sentences=len(data), heads=_rounded(heads), ffn=_rounded(neurons), depths=turns.means()
+        method=method,
+        sentences=len(data) if batches else 0,
+        heads=_rounded(heads),
+        ffn=_rounded(neurons),
+        depths=turns.means() if batches else (),
     )
 
 
@@ -113,15 +124,16 @@ def cached_importance(
     *,
     method: Method,
     task: Task,
+    depths: bool = True,
     progress: Progress = silent,
 ) -> Importance:
     """Returns :func:`importance_of`, kept in ``folder`` under a key of the checkpoint, the data and the method."""
-    key = sha256_json([checkpoint_hash, [item.ids for item in data.encoded], data.labels, method, task])
+    key = sha256_json([checkpoint_hash, [item.ids for item in data.encoded], data.labels, method, task, depths])
     file = folder / f"{key[:32]}.json"
     try:
         return Importance.model_validate_json(file.read_bytes())
     except (OSError, ValidationError):
-        found = importance_of(model, data, method=method, task=task, progress=progress)
+        found = importance_of(model, data, method=method, task=task, depths=depths, progress=progress)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(file, json.loads(found.model_dump_json()))
     return found

@@ -134,7 +134,7 @@ class Prune(Stage[PruneConfig]):
         data = encode_split(context.current, split, max_tokens=_MAX_TOKENS)
         return cached_importance(
             model, data, context.workdir / "importance", context.current.hash, method=self._method,
-            task=context.data.task, progress=context.progress,
+            task=context.data.task, depths=not by_order and bool(self.config.drop_layers), progress=context.progress,
         )  # fmt: skip
 
     @property
