@@ -1,5 +1,6 @@
 """P01, P03: layers that were made to share, and thin embeddings, have one copy in every file."""
 
+import onnx
 import pytest
 
 from compressor.core.checkpoint import Checkpoint
@@ -13,6 +14,7 @@ from compressor.share.layers import share_layers
 from compressor.text import SentenceEncoder
 from export.onnx.backend import OnnxBackend
 from export.onnx.predictor import OnnxPredictor
+from export.tensorrt.backend import TensorRTBackend
 from export.tflite.flatbuffer import LOOKUPS, read, weight_uses
 from export.tflite.modules import load_modules
 from tests.export.onnx.helpers import Source
@@ -83,3 +85,26 @@ def test_the_tflite_file_holds_one_copy_and_answers_alike(tmp_path):
     shared = [use.buffer for use in readers if modules.weights[use.buffer].rpartition(".")[2] in inner]
     assert len(shared) == 2 * 6 + 1  # six products a depth, and the pooler
     assert len(set(shared)) == 6 + 1
+
+
+def test_depth_adds_no_weights_for_tensorrt(tmp_path):
+    backend, sizes = TensorRTBackend(), {}
+    for depth in (2, 6):
+        source = Source(shrunk("bert", tmp_path / str(depth), depth=depth))
+        whole = tmp_path / f"{depth}-fp32"
+        whole.mkdir()
+        backend.convert(source.model, source.spec, whole)
+        for precision in ("fp16", "int8"):
+            reduced = tmp_path / f"{depth}-{precision}"
+            reduced.mkdir()
+            plan = QuantizationPlan(precision=precision)
+            backend.reduce(whole, reduced, precision, plan, source.calibration())
+            sizes[depth, precision] = sum(item.nbytes for item in matrices(reduced / "model.onnx"))
+    assert sizes[6, "fp16"] == sizes[2, "fp16"]
+    assert sizes[6, "int8"] == sizes[2, "int8"]
+
+
+def matrices(path):
+    """Stored weight matrices; scales of activations differ with depth."""
+    stored = (onnx.numpy_helper.to_array(item) for item in onnx.load(path).graph.initializer)
+    return [item for item in stored if item.ndim > 1]
