@@ -224,8 +224,9 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(checkpoint_of, tmp_path, senten
     command = [sys.executable, "-m", "compressor", "convert", str(checkpoint_of("bert").path), "--to", "onnx", "-o",
                str(tmp_path / "out"), "--calibrate", str(sentences_file)]  # fmt: skip
     process = subprocess.Popen(
-        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-    )
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job ignores it
+    )  # fmt: skip
     deadline = time.monotonic() + 120
     while not list(tmp_path.glob(".out.*")) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
