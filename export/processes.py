@@ -22,6 +22,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from compressor.core.errors import StageError
 
 ResultT = TypeVar("ResultT")
+_LEVELS = (None, "torch")
+"""Loggers whose level a process takes over from its parent: the root, and what talks as soon as it is imported."""
 _MESSAGE, _LOG, _RESULT, _ERROR = "message", "log", "result", "error"
 
 
@@ -103,7 +105,7 @@ def _start(index: int, job: Job[Any]) -> _Running:
     command = [sys.executable, "-m", __name__, str(there.fileno())]
     process = subprocess.Popen(command, pass_fds=[there.fileno()], stdin=subprocess.DEVNULL, env=environment)
     there.close()
-    here.send(logging.getLogger().getEffectiveLevel())
+    here.send({name: logging.getLogger(name).level for name in _LEVELS})
     here.send((job.target, job.argument))
     return _Running(index, process, here)
 
@@ -163,7 +165,8 @@ def _work(descriptor: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and ends this process
     connection = Connection(descriptor)
     channel = _Channel(connection)
-    logging.getLogger().setLevel(connection.recv())
+    for name, level in connection.recv().items():
+        logging.getLogger(name).setLevel(level)
     logging.getLogger().addHandler(_LogSender(channel))  # type: ignore[arg-type]
     try:
         target, argument = connection.recv()
