@@ -139,8 +139,8 @@ class _Test:
         elif least > 1 - self.share:
             outcome = "over_budget"
         notes.append(
-            f"{count} processes put {self.name} below {math.exp(high):.3g} ms and at least {max(least, 0.0):.1%} of all "
-            f"runs over the budget"
+            f"{count} processes put {self.name} below {math.exp(high):.3g} ms "
+            f"and at least {max(least, 0.0):.1%} of all runs over the budget"
         )
         if outcome == "inconclusive":
             notes.append("a quieter machine or more processes may decide it")

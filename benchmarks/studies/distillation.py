@@ -68,7 +68,9 @@ def _recipe_stages(method: str) -> list[dict[str, Any]]:
     return [stage["distill"] for stage in recipe["stages"] if isinstance(stage, dict) and "distill" in stage]
 
 
-def distilled(teacher: Checkpoint, data: TextDataset, configs: Sequence[DistillConfig], seed: int, threads: int) -> dict[str, Any]:  # fmt: skip
+def distilled(
+    teacher: Checkpoint, data: TextDataset, configs: Sequence[DistillConfig], *, seed: int, threads: int
+) -> dict[str, Any]:
     """Runs the stages one after the other; returns the last one's facts with the seconds of all."""
     start, current, facts = time.perf_counter(), teacher, {}
     with tempfile.TemporaryDirectory(prefix="compressor-distillation-") as folder:
@@ -135,7 +137,9 @@ def main() -> None:
                 file = options.output / f"{student}.{method}.{seed}.json"
                 if file.is_file():
                     continue
-                found = distilled(teacher, data, stages(method, student, options.epochs), seed, options.threads)
+                found = distilled(
+                    teacher, data, stages(method, student, options.epochs), seed=seed, threads=options.threads
+                )
                 after = found["evaluation"]
                 write_json(
                     file,
