@@ -10,6 +10,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from compressor.core.cache import cache_folder, keeps_results
 from compressor.core.environment import versions
 from compressor.core.errors import FolderError
 from compressor.core.folders import write_json
@@ -17,8 +18,6 @@ from compressor.core.hashing import file_hashes, sha256_file, sha256_json
 from compressor.sources import source_hash
 from export.backend import Backend, ConversionSpec
 
-VARIABLE = "COMPRESSOR_CACHE"
-"""Environment variable with the cache folder; empty: no cache."""
 MAX_BYTES = 10_000_000_000
 _HASHES = "hashes.json"
 _LOADING = "compressor.models"
@@ -40,10 +39,8 @@ class ConversionCache:
 
     @classmethod
     def default(cls) -> ConversionCache | None:
-        """Returns the cache in ``$COMPRESSOR_CACHE`` (``~/.cache/compressor``); None where that is set to nothing."""
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        place = os.environ.get(VARIABLE, str(home / "compressor"))
-        return cls(Path(place) / "conversions") if place else None
+        """Returns the cache in the user's cache folder; None where nothing is to be kept."""
+        return cls(cache_folder("conversions")) if keeps_results() else None
 
     def fetch(self, key: str, output: Path) -> bool:
         """Puts the files of an entry into the empty folder ``output``; returns whether there was one that is whole."""

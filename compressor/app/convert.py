@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from benchmarks.statistics import summary
 from benchmarks.subject import subject_of
 from compressor.app.inputs import default_threads, find_model, read_texts
 from compressor.core.artifact import Artifact, Format, Precision
+from compressor.core.cache import cache_folder
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.device import CPU_LADDER, LadderStep
 from compressor.core.errors import UsageError
@@ -159,7 +159,7 @@ def convert(
         start="int8-mixed" if method == "mixed" else None,
         device=target,
         measure=_stopwatch(device or "host", texts) if fastest else None,
-        cache=_cache_folder(),
+        cache=cache_folder("sensitivity"),
         task=task,
     )
     with disk_errors(output):
@@ -216,11 +216,6 @@ def _stopwatch(device: str, texts: Sequence[Text]) -> Callable[[Artifact], float
         return summary(found).p95_ms
 
     return time
-
-
-def _cache_folder() -> Path:
-    """Returns where sensitivities are kept between calls."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compressor" / "sensitivity"
 
 
 def _splits(data: Path | None, checkpoint: Checkpoint, task: Task) -> tuple[Split | None, Split | None]:

@@ -7,7 +7,6 @@ another, the GNU loader and libraries it was built against. It is made once and 
 from __future__ import annotations
 
 import importlib.util
-import os
 import platform
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+from compressor.core.cache import cache_folder
 from compressor.core.environment import version
 from compressor.core.errors import DeviceError, MissingExtraError
 from compressor.core.hashing import combine, file_hashes
@@ -73,7 +73,7 @@ def native_bundle(architecture: str, runtime: NativeRuntime, *, cache: Path | No
     Args:
         architecture: as ``uname -m`` says it: ``aarch64`` or ``x86_64``.
         runtime: whose library goes in.
-        cache: where bundles are kept; default ``$XDG_CACHE_HOME/compressor/bundles``.
+        cache: where bundles are kept; default :func:`compressor.core.cache.cache_folder`.
 
     Raises:
         DeviceError: no compiler for the architecture, or the wheel cannot be had.
@@ -90,7 +90,7 @@ def native_bundle(architecture: str, runtime: NativeRuntime, *, cache: Path | No
         )
     sources = {name: digest for name, digest in file_hashes(SOURCES).items() if name.endswith((".c", ".h"))}
     key = combine({**sources, "runtime": f"{runtime} {found}", "architecture": architecture, "layout": "1"})[:24]
-    folder = (cache or _cache()) / f"{runtime}-{architecture}-{key}"
+    folder = (cache or cache_folder("bundles")) / f"{runtime}-{architecture}-{key}"
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".making-") as name:
@@ -171,7 +171,3 @@ def _check(command: list[str], problem: str) -> str:
             f"{problem}: {said[-1] if said else 'no message'}", remedy="install the runtime on the device instead"
         )
     return done.stdout
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compressor" / "bundles"

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 
+from compressor.core.cache import cache_folder
 from compressor.text import Batch
-
-
-def answers_folder() -> Path:
-    """Returns ``compressor/simulated`` in the user's cache folder (``XDG_CACHE_HOME``, else ``~/.cache``)."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "compressor" / "simulated"
 
 
 def feed_key(feed: Batch) -> str:
@@ -35,7 +28,7 @@ class Answers:
     """
 
     def __init__(self, context: str) -> None:
-        self._path = answers_folder() / f"{context[:32]}.jsonl"
+        self._path = cache_folder("simulated") / f"{context[:32]}.jsonl"
         self._found: dict[str, list[float]] = {}
         if self._path.is_file():
             for line in self._path.read_text(encoding="utf-8").splitlines():
