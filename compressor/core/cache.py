@@ -10,7 +10,7 @@ VARIABLE = "COMPRESSOR_CACHE"
 
 
 def cache_folder(name: str) -> Path:
-    """Returns the folder ``name`` of ``$COMPRESSOR_CACHE`` (``$XDG_CACHE_HOME/compressor``); it may not be there yet."""
+    """Returns the folder ``name`` of ``$COMPRESSOR_CACHE`` (``$XDG_CACHE_HOME/compressor``), perhaps not there yet."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Path(os.environ.get(VARIABLE) or home / "compressor") / name
 
