@@ -108,7 +108,7 @@ def _heads(projected: torch.Tensor, mask: torch.Tensor, heads: int) -> torch.Ten
     """Cuts (batch, tokens, width) into (batch, heads, tokens, size), 0 in padding."""
     # Filled, not multiplied: a NaN in a padded position must reach neither the loss nor the gradient.
     filled = projected.masked_fill(~mask.bool()[:, :, None], 0)
-    return filled.view(*filled.shape[:2], heads, -1).transpose(1, 2)
+    return filled.reshape(*filled.shape[:2], heads, -1).transpose(1, 2)
 
 
 USE_RELATIONS = "use 'minilmv2', whose relation heads do not depend on the models' own"
