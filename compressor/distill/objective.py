@@ -35,15 +35,15 @@ class Distillation(Objective):
         student_shape: Shape,
         teacher_shape: Shape,
     ) -> None:
-        super().__init__(student, {loss.name: loss.weight_at for loss in losses})
-        self.terms = nn.ModuleDict({loss.name: loss.term(student_shape, teacher_shape) for loss in losses})
+        super().__init__(student, {loss.key: loss.weight_at for loss in losses})
+        self.terms = nn.ModuleDict({loss.key: loss.term(student_shape, teacher_shape) for loss in losses})
         self._teacher = teacher
         self._losses = tuple(losses)
         self._shapes = student_shape, teacher_shape
 
     def forward(self, inputs: Inputs, labels: torch.Tensor, indices: Sequence[int]) -> dict[str, torch.Tensor]:
-        """Returns {loss name: value}; see :meth:`Objective.forward`."""
-        active = [loss for loss in self._losses if self.weight_of(loss.name) > 0]
+        """Returns {loss: value}; see :meth:`Objective.forward`."""
+        active = [loss for loss in self._losses if self.weight_of(loss.key) > 0]
         ours, theirs = needs_of(active, *self._shapes)
         teacher = self._teacher.batch(indices, theirs)
         student = run_model(self.model, inputs, ours.states, ours.layers)
@@ -51,4 +51,4 @@ class Distillation(Objective):
         # The student may compute in bfloat16; what is subtracted from it may not.
         with torch.autocast(mask.device.type, enabled=False):
             student = student.float()
-            return {loss.name: self.terms[loss.name](student, teacher, mask, labels) for loss in active}
+            return {loss.key: self.terms[loss.key](student, teacher, mask, labels) for loss in active}

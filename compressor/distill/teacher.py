@@ -191,7 +191,7 @@ def _digest(model: nn.Module, data: EncodedSplit, needed: Sequence[int]) -> str:
     found = hashlib.sha256(sha256_json(config.to_dict()).encode())
     for name, tensor in model.state_dict().items():
         found.update(name.encode())
-        found.update(tensor.detach().reshape(-1).numpy())
+        found.update(tensor.detach().cpu().reshape(-1).numpy())
     for item in data.encoded:
         found.update(np.asarray((len(item), *item.ids, *item.type_ids), dtype=np.int64).tobytes())
     found.update(np.asarray(needed, dtype=np.int64).tobytes())

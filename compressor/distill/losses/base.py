@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import torch
+from pydantic import Field, field_validator
 from torch import nn
 
 from compressor.core.errors import RecipeError
@@ -38,6 +39,20 @@ class LossSettings(Scheduled):
     """Base of a loss's settings; subclasses give ``name`` a literal type."""
 
     name: str
+    id: str | None = Field(default=None, pattern="^[a-z0-9][a-z0-9_-]*$")
+    """Name of its curve, for a loss that is listed more than once; None: ``name``."""
+
+    @field_validator("id")
+    @classmethod
+    def _free(cls, value: str | None) -> str | None:
+        if value == "total":
+            raise ValueError("'total' is the curve of all losses together: choose another id")
+        return value
+
+    @property
+    def key(self) -> str:
+        """What the loss is called in curves and messages."""
+        return self.id or self.name
 
     def state_pairs(self, student: Shape, teacher: Shape) -> Pairs:
         """Returns the (student, teacher) hidden states that the loss compares; see :class:`Outputs` for their numbers.
@@ -95,9 +110,9 @@ def check_losses(losses: Sequence[LossSettings]) -> None:
     Raises:
         ValueError: a loss that is listed twice, or a share of the run at which none counts.
     """
-    twice = [name for name, count in Counter(loss.name for loss in losses).items() if count > 1]
+    twice = [name for name, count in Counter(loss.key for loss in losses).items() if count > 1]
     if twice:
-        raise ValueError(f"the loss '{twice[0]}' is listed twice: give it one weight")
+        raise ValueError(f"the loss '{twice[0]}' is listed twice: give one of them an 'id'")
     check_covered(losses)
 
 

@@ -143,6 +143,21 @@ def test_what_does_not_count_is_not_computed(teacher: Checkpoint, tmp_path: Path
     assert forwards.count == 0, "the teacher ran although its answers are kept"
 
 
+def test_a_loss_listed_again_under_an_id_moves_from_layer_to_layer(teacher: Checkpoint, tmp_path: Path) -> None:
+    losses = [
+        {"name": "mobilebert", "id": "first", "layers": [0], "until": 0.5},
+        {"name": "mobilebert", "id": "second", "layers": [1], "after": 0.5},
+        {"name": "logits", "weight": 0.1},
+    ]
+    objective = objective_of(teacher, tmp_path, losses, THIN)
+    settings = TrainSettings(epochs=1, lr=1e-4, batch_size=16)
+    curves = train(objective, split(teacher), settings, seed=0, scratch=tmp_path)
+    assert [value is None for value in curves["first"]] == [False] * 3 + [True] * 3
+    assert [value is None for value in curves["second"]] == [True] * 3 + [False] * 3
+    assert None not in curves["logits"]
+    assert [objective.terms[name].states for name in ("first", "second")] == [((1, 2),), ((2, 4),)]
+
+
 def test_the_second_epoch_costs_no_teacher_forward(teacher: Checkpoint, tmp_path: Path) -> None:
     losses = [{"name": "logits"}, {"name": "hidden"}, {"name": "attention"}, {"name": "minilm"}]
     objective = objective_of(teacher, tmp_path, losses)

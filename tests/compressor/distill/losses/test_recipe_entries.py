@@ -30,6 +30,8 @@ def test_a_recipe_entry_becomes_a_typed_loss() -> None:
         {"name": "logits", "weight": {"from": 1}},
         {"name": "logits", "after": 0.5, "until": 0.5},
         {"name": "cosine", "layers": "first"},
+        {"name": "cosine", "id": "total"},
+        {"name": "cosine", "id": "a.b"},
     ],
 )
 def test_nonsense_is_refused(wrong: dict) -> None:
