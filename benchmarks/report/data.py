@@ -24,8 +24,8 @@ class StageRow(Record):
     metric: float | None = None
     """A fraction."""
     note: str = ""
-    curves: dict[str, tuple[float, ...]] = Field(default_factory=dict)
-    """Loss by step, one curve a loss."""
+    curves: dict[str, tuple[float | None, ...]] = Field(default_factory=dict)
+    """Loss by step, one curve a loss; None at a step at which it did not count."""
     facts: dict[str, Any] = Field(default_factory=dict)
     """Whatever else the stage reported."""
 

@@ -203,12 +203,16 @@ def _trends(data: ReportData) -> str:
     return _svg(figure, "trends")
 
 
-def _thinned(curve: Sequence[float]) -> tuple[list[float], list[float]]:
-    """Returns (steps counted from 1, values): at most ``_MOST_POINTS`` points, each the mean of a block."""
+def _thinned(curve: Sequence[float | None]) -> tuple[list[float], list[float]]:
+    """Returns (steps counted from 1, values): at most ``_MOST_POINTS`` points, each the mean of a block.
+
+    A block without a value is NaN, which leaves a gap in the line.
+    """
     width = math.ceil(len(curve) / _MOST_POINTS)
     blocks = [curve[start : start + width] for start in range(0, len(curve), width)]
     steps = [1 + index * width + (len(block) - 1) / 2 for index, block in enumerate(blocks)]
-    return steps, [sum(block) / len(block) for block in blocks]
+    known = [[value for value in block if value is not None] for block in blocks]
+    return steps, [sum(values) / len(values) if values else math.nan for values in known]
 
 
 def _rows(data: ReportData) -> tuple[Row, ...]:

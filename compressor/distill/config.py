@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from compressor.distill.losses import HiddenLoss, LogitsLoss, LossConfig
+from compressor.distill.losses import HiddenLoss, LogitsLoss, LossConfig, check_losses
 from compressor.distill.students import StudentConfig
 from compressor.train.settings import TrainSettings
 
@@ -27,7 +26,5 @@ class DistillConfig(TrainSettings):
     def _consistent(self) -> Self:
         if self.student is None and self.teacher is None:
             raise ValueError("without 'student' the current checkpoint is the student: name its 'teacher'")
-        twice = [name for name, count in Counter(loss.name for loss in self.losses).items() if count > 1]
-        if twice:
-            raise ValueError(f"the loss '{twice[0]}' is listed twice: give it one weight")
+        check_losses(self.losses)
         return self

@@ -7,22 +7,23 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from compressor.distill.losses import LossConfig
+from compressor.distill.capture import run_model
+from compressor.distill.losses import LossConfig, needs_of
 from compressor.distill.outputs import Shape
-from compressor.distill.teacher import TeacherOutputs, run_model
+from compressor.distill.teacher import TeacherOutputs
 from compressor.text import ATTENTION_MASK
 from compressor.train.objective import Inputs, Objective
 
 
 class Distillation(Objective):
-    """Runs the student, asks the teacher's cache, and returns one value for each configured loss.
+    """Runs the student, asks the teacher's cache, and returns one value for each loss that counts at the moment.
 
     Args:
         student: the model that learns.
         teacher: the teacher's outputs on the training split.
         losses: the configured losses.
-        student_shape: depth and width of the student.
-        teacher_shape: depth and width of the teacher.
+        student_shape: depth, width and heads of the student.
+        teacher_shape: depth, width and heads of the teacher.
     """
 
     def __init__(
@@ -34,15 +35,20 @@ class Distillation(Objective):
         student_shape: Shape,
         teacher_shape: Shape,
     ) -> None:
-        super().__init__(student, {loss.name: loss.weight for loss in losses})
-        self.terms = nn.ModuleDict({loss.name: loss.term(student_shape, teacher_shape) for loss in losses})
+        super().__init__(student, {loss.key: loss.weight_at for loss in losses})
+        self.terms = nn.ModuleDict({loss.key: loss.term(student_shape, teacher_shape) for loss in losses})
         self._teacher = teacher
-        pairs = [pair for loss in losses for pair in loss.state_pairs(student_shape, teacher_shape)]
-        self._states = sorted({ours for ours, _ in pairs})
+        self._losses = tuple(losses)
+        self._shapes = student_shape, teacher_shape
 
     def forward(self, inputs: Inputs, labels: torch.Tensor, indices: Sequence[int]) -> dict[str, torch.Tensor]:
-        """Returns {loss name: value}; see :meth:`Objective.forward`."""
-        teacher = self._teacher.batch(indices)
-        student = run_model(self.model, inputs, self._states)
+        """Returns {loss: value}; see :meth:`Objective.forward`."""
+        active = [loss for loss in self._losses if self.weight_of(loss.key) > 0]
+        ours, theirs = needs_of(active, *self._shapes)
+        teacher = self._teacher.batch(indices, theirs)
+        student = run_model(self.model, inputs, ours.states, ours.layers)
         mask = inputs[ATTENTION_MASK]
-        return {name: term(student, teacher, mask, labels) for name, term in self.terms.items()}
+        # The student may compute in bfloat16; what is subtracted from it may not.
+        with torch.autocast(mask.device.type, enabled=False):
+            student = student.float()
+            return {loss.key: self.terms[loss.key](student, teacher, mask, labels) for loss in active}

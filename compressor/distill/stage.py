@@ -13,14 +13,15 @@ from compressor.core.errors import ModelError, RecipeError, StageError, nearest
 from compressor.data.batches import EncodedSplit, encode_split
 from compressor.data.dataset import TextDataset
 from compressor.distill.config import DistillConfig
+from compressor.distill.losses import needs_of
 from compressor.distill.objective import Distillation
-from compressor.distill.outputs import Shape
+from compressor.distill.outputs import Shape, model_shape
 from compressor.distill.teacher import TeacherOutputs
 from compressor.evaluation import Evaluation, check_reference, evaluate_model
 from compressor.families import adapter_for
 from compressor.finetune import check_saved, check_trainable
 from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
-from compressor.shapes import parameters_of, read_shape, with_shape
+from compressor.shapes import parameters_of, read_shape, shape_of, with_shape
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.text import load_tokenizer
 from compressor.train.history import write_history
@@ -59,10 +60,8 @@ class Distill(Stage[DistillConfig]):
         check_trainable(context.data.task, self.name, ("text-classification",))
         teacher = self._teacher(context)
         check_labels(teacher, context.data.label_names)
-        teacher_shape = _shape(load_config(teacher))
-        student_shape = _shape(self._student_config(context))
-        for loss in self.config.losses:
-            loss.state_pairs(student_shape, teacher_shape)
+        teacher_shape = model_shape(load_config(teacher), read_shape(teacher))
+        needs_of(self.config.losses, self._student_shape(context), teacher_shape)
         if self.config.student is None:
             same_vocabulary(teacher, context.current)
 
@@ -83,16 +82,17 @@ class Distill(Stage[DistillConfig]):
             check_reference(before["validation"], f"the teacher {source.path}")
             if config.freeze_embeddings:
                 freeze_word_embeddings(student)
-            teacher_shape = _shape(teacher.config)
-            student_shape = _shape(student.config)
-            pairs = [pair for loss in config.losses for pair in loss.state_pairs(student_shape, teacher_shape)]
+            teacher_shape = model_shape(teacher.config, shape_of(teacher))
+            student_shape = model_shape(student.config, shape_of(student))
+            _, needs = needs_of(config.losses, student_shape, teacher_shape)
             targets = TeacherOutputs(
                 teacher,
                 theirs["train"],
                 needed=sorted(
                     {index for _, batch in planned_batches(splits["train"], config, seed) for index in batch}
                 ),
-                states=sorted({state for _, state in pairs}),
+                states=needs.states,
+                layers=needs.layers,
                 width=teacher_shape.hidden_size,
                 scratch=context.scratch,
                 cache_mb=config.cache_mb,
@@ -150,6 +150,11 @@ class Distill(Stage[DistillConfig]):
         if self.config.student is None:
             return load_compressed(context.current.path)
         return self.config.student.make(teacher)
+
+    def _student_shape(self, context: Context) -> Shape:
+        """Returns what the losses must know of the student, before there is one."""
+        known = read_shape(context.current) if self.config.student is None else None
+        return model_shape(self._student_config(context), known)
 
     def _student_config(self, context: Context) -> Any:
         """Returns the transformers config of the student, before there is one."""
@@ -215,11 +220,6 @@ def _encoded(data: TextDataset, tokenizer: Checkpoint, config: Any, *, max_token
         name: encode_split(tokenizer, split, max_tokens=max_tokens, config=config)
         for name, split in data.splits.items()
     }
-
-
-def _shape(config: Any) -> Shape:
-    adapter = adapter_for(config)
-    return Shape(layers=adapter.num_layers(config), hidden_size=adapter.hidden_size(config))
 
 
 def _facts(evaluations: dict[str, Evaluation]) -> dict[str, Any]:

@@ -41,6 +41,8 @@ class FamilyAdapter:
     layers_key: str = "num_hidden_layers"
     heads_key: str = "num_attention_heads"
     intermediate_key: str = "intermediate_size"
+    attention_width_key: str | None = None
+    """Config key of the width of queries and keys, where it is not the hidden size."""
     shares_layers: bool = False
     """True where one stored layer is applied several times (ALBERT)."""
     layer_groups: str | None = None
@@ -49,6 +51,10 @@ class FamilyAdapter:
     """Path of the list of stored layers in one group."""
     width_keys: tuple[str, ...] = ()
     """Further config keys that hold the hidden size wherever they equal it."""
+    plain_scores: bool = True
+    """Attention scores are the scaled product of queries and keys alone; False where they hold position terms too."""
+    projects_layer_input: bool = True
+    """Queries, keys and values are projections of the layer's input as it is; False where a bottleneck comes first."""
     can_copy_layers: bool = True
     """A student of the same family may be made by copying layers."""
 
@@ -76,6 +82,10 @@ class FamilyAdapter:
     def num_heads(self, config: Any) -> int:
         """Returns the number of attention heads per layer."""
         return int(getattr(config, self.heads_key))
+
+    def attention_width(self, config: Any) -> int:
+        """Returns the width of the queries of all heads."""
+        return int(getattr(config, self.attention_width_key or self.hidden_size_key))
 
     def intermediate_size(self, config: Any) -> int:
         """Returns the inner width of the feed-forward network."""
@@ -112,6 +122,18 @@ class FamilyAdapter:
             for index, layer in enumerate(layers):
                 found.setdefault(id(layer), (f"{path}.{index}", layer))
         return dict(found.values())
+
+    def applied_layers(self, model: nn.Module) -> tuple[nn.Module, ...]:
+        """Returns the stored layer of each depth, in the order in which they are applied."""
+        if not self.shares_layers:
+            return tuple(self.encoder_layers(model))
+        stored, depth = [*self.stored_layers(model).values()], self.num_layers(model.config)
+        return tuple(stored[index * len(stored) // depth] for index in range(depth))
+
+    def query_key_value(self, layer: nn.Module) -> tuple[nn.Module, nn.Module, nn.Module]:
+        """Returns the modules that project tokens to queries, keys and values of all heads side by side."""
+        query, key, value = map(layer.get_submodule, (self.layer.query, self.layer.key, self.layer.value))
+        return query, key, value
 
     def projections(self, layer: nn.Module) -> tuple[nn.Linear, ...]:
         """Returns the linear modules whose output rows belong to attention heads."""

@@ -17,5 +17,7 @@ ADAPTER = FamilyAdapter(
     word_embeddings="deberta.embeddings.word_embeddings",
     position_embeddings=None,
     has_token_types=True,
+    plain_scores=False,
+    projects_layer_input=False,
     width_keys=("pooler_hidden_size", "embedding_size"),
 )

@@ -12,4 +12,6 @@ ADAPTER = FamilyAdapter(
     word_embeddings="mobilebert.embeddings.word_embeddings",
     position_embeddings="mobilebert.embeddings.position_embeddings",
     has_token_types=True,
+    attention_width_key="true_hidden_size",
+    projects_layer_input=False,
 )

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 from torch import nn
 
 from compressor.core.checkpoint import QUANTIZATION, Checkpoint
 from compressor.core.errors import RecipeError, StageError, nearest
 from compressor.core.folders import write_json
 from compressor.data.batches import EncodedSplit, encode_split, sorted_batches
-from compressor.distill.losses import HiddenLoss, LogitsLoss, LossConfig
+from compressor.distill.losses import HiddenLoss, LogitsLoss, LossConfig, check_losses, needs_of
 from compressor.distill.objective import Distillation
-from compressor.distill.outputs import Shape
+from compressor.distill.outputs import Shape, model_shape
 from compressor.distill.stage import check_labels, same_lengths, same_vocabulary
 from compressor.distill.teacher import TeacherOutputs
 from compressor.evaluation import check_reference, evaluate_model
-from compressor.families import adapter_for
 from compressor.finetune import check_saved
 from compressor.models import load_compressed, load_config, save_checkpoint
 from compressor.quantize.fake import observed, quantizable
 from compressor.quantize.plan import ActivationRange, QuantizationPlan, Rule
 from compressor.quantize.training import Quantizers, RangeKind, input_groups, off_grid
+from compressor.shapes import read_shape
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.train.history import write_history
 from compressor.train.loop import planned_batches, train
@@ -57,6 +57,11 @@ class QATConfig(TrainSettings):
     """Most megabytes of the teacher's hidden states to keep on disk while training."""
     max_drop_points: float | None = Field(default=None, ge=0)
     """Largest fall in percentage points of an exported file against the checkpoint this stage makes; None: no limit."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        check_losses(self.losses)
+        return self
 
     def plan(self, ranges: dict[str, ActivationRange] | None = None) -> QuantizationPlan:
         """Returns the plan that export realises."""
@@ -93,8 +98,7 @@ class QAT(Stage[QATConfig]):
         teacher = self._teacher(context)
         check_labels(teacher, context.data.label_names)
         same_vocabulary(teacher, context.current)
-        for loss in self.config.losses:
-            loss.state_pairs(_shape(context.current), _shape(teacher))
+        needs_of(self.config.losses, _shape(context.current), _shape(teacher))
 
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Trains and saves; returns curves, accuracies before and after, and how far the ranges moved."""
@@ -182,12 +186,13 @@ class QAT(Stage[QATConfig]):
     ) -> _QuantizedDistillation:
         config = self.config
         shapes = _shape(context.current), _shape(source)
-        pairs = [pair for loss in config.losses for pair in loss.state_pairs(*shapes)]
+        _, needs = needs_of(config.losses, *shapes)
         targets = TeacherOutputs(
             teacher,
             theirs,
             needed=sorted({index for _, batch in planned_batches(ours, config, seed) for index in batch}),
-            states=sorted({state for _, state in pairs}),
+            states=needs.states,
+            layers=needs.layers,
             width=shapes[1].hidden_size,
             scratch=context.scratch,
             cache_mb=config.cache_mb,
@@ -227,6 +232,4 @@ class _QuantizedDistillation(Distillation):
 
 
 def _shape(checkpoint: Checkpoint) -> Shape:
-    config = load_config(checkpoint)
-    adapter = adapter_for(config)
-    return Shape(layers=adapter.num_layers(config), hidden_size=adapter.hidden_size(config))
+    return model_shape(load_config(checkpoint), read_shape(checkpoint))

@@ -55,6 +55,7 @@ def train(
     done, curves = load_state(accelerator, scratch)
     objective.train()
     for step, indices in planned_batches(data, settings, seed, start=done):
+        objective.progress = step / total
         labels = torch.tensor([data.labels[index] for index in indices])
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=settings.bf16):
             losses: dict[str, torch.Tensor] = prepared(data.inputs(indices), labels, indices)
@@ -74,8 +75,8 @@ def train(
         optimizer.step()
         schedule.step()
         optimizer.zero_grad(set_to_none=True)
-        for name, value in values.items():
-            curves.setdefault(name, []).append(value)
+        for name in (*objective.weights, "total"):
+            curves.setdefault(name, []).append(values.get(name))
         if (step + 1) % settings.checkpoint_steps == 0 and step + 1 < total:
             save_state(accelerator, scratch, step=step + 1, curves=curves)
         progress(step + 1, total, f"loss {values['total']:.3f}")

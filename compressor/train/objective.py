@@ -10,14 +10,23 @@ from torch import nn
 from torch.nn import functional
 
 from compressor.core.task import Task
+from compressor.train.weights import Progress, WeightAt
 
 Inputs = dict[str, torch.Tensor]
 
 
 class Objective(nn.Module, ABC):
-    """A module that owns the trained model (and any loss parameters) and returns its losses by name."""
+    """A module that owns the trained model (and any loss parameters) and returns its losses by name.
 
-    def __init__(self, model: nn.Module, weights: Mapping[str, float]) -> None:
+    Args:
+        model: what is trained.
+        weights: each loss's factor in the total; a number, or a function of the run's progress.
+    """
+
+    progress: Progress = 0.0
+    """Share of the run's steps that are done; the loop sets it before each step."""
+
+    def __init__(self, model: nn.Module, weights: Mapping[str, float | WeightAt]) -> None:
         super().__init__()
         self.model = model
         self.weights = dict(weights)
@@ -32,12 +41,17 @@ class Objective(nn.Module, ABC):
             indices: positions of the batch's sentences in the training split.
 
         Returns:
-            Unweighted scalar losses, with the keys of ``weights``.
+            Unweighted scalar losses, with the keys of ``weights``; those whose weight is 0 now are left out.
         """
+
+    def weight_of(self, name: str) -> float:
+        """Returns the weight of a loss at this moment of the run."""
+        weight = self.weights[name]
+        return weight(self.progress) if callable(weight) else weight
 
     def total(self, losses: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Returns the weighted sum."""
-        return torch.stack([self.weights[name] * loss for name, loss in losses.items()]).sum()
+        return torch.stack([self.weight_of(name) * loss for name, loss in losses.items()]).sum()
 
 
 class Classification(Objective):

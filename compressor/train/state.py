@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-Curves = dict[str, list[float]]
-"""Loss name to its value at every step, with ``total`` the weighted sum."""
+Curves = dict[str, list[float | None]]
+"""Loss name to its value at every step (None where it had no weight), with ``total`` the weighted sum."""
 
 _FOLDER = "training"
 _LAST_GOOD = "last-good"

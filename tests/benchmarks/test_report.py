@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -160,3 +161,11 @@ def test_long_curves_are_drawn_by_block_means_from_the_first_step_to_the_last(st
     assert places[-1] >= steps - steps / 400
     if steps <= 400:
         assert places == list(range(1, steps + 1))
+
+
+def test_a_curve_has_a_gap_where_its_loss_did_not_count() -> None:
+    places, values = _thinned([None, None, 4.0, 2.0])
+    assert places == [1, 2, 3, 4]
+    assert [math.isnan(value) for value in values] == [True, True, False, False]
+    _, values = _thinned([4.0, None] * 400)
+    assert values == [4.0] * 400, "a block's mean counts what is missing"

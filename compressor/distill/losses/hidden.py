@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
-from torch import nn
 
-from compressor.distill.layer_map import LayerMap, resolve_pairs
-from compressor.distill.losses.base import LossSettings, LossTerm
+from compressor.distill.losses.base import LossTerm, MappedLoss, Pairs, projections
 from compressor.distill.outputs import Outputs, Shape
+
+StateLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def hidden_loss(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -22,39 +23,47 @@ def hidden_loss(student: torch.Tensor, teacher: torch.Tensor, mask: torch.Tensor
     """
     # Selecting before subtracting keeps a NaN in a padded position out of the sum; multiplying by zero would not.
     real = mask.bool()
-    return (student[real].float() - teacher[real].float()).square().mean()
+    return (student[real] - teacher[real]).square().mean()
 
 
-class HiddenLoss(LossSettings):
+class HiddenLoss(MappedLoss):
     """Settings of the loss ``hidden``: the embeddings' output and the output of every student layer."""
 
     name: Literal["hidden"] = "hidden"
-    map: LayerMap = "uniform"
-    """The teacher layer that each student layer follows."""
+    embeddings: bool = True
+    """Compare the embeddings' output too; False leaves it to the loss ``embeddings``, or out."""
 
-    def state_pairs(self, student: Shape, teacher: Shape) -> tuple[tuple[int, int], ...]:
+    def state_pairs(self, student: Shape, teacher: Shape) -> Pairs:
         """Returns (0, 0) for the embeddings, then the pairs of layers."""
-        pairs = resolve_pairs(self.map, student_layers=student.layers, teacher_layers=teacher.layers)
-        return ((0, 0), *((ours + 1, theirs + 1) for ours, theirs in pairs))
+        pairs = tuple((ours + 1, theirs + 1) for ours, theirs in self.mapped(student, teacher))
+        return ((0, 0), *pairs) if self.embeddings else pairs
 
     def term(self, student: Shape, teacher: Shape) -> LossTerm:
         """Returns the term, with one learned projection a pair where the widths differ."""
-        return _Term(self.state_pairs(student, teacher), student.hidden_size, teacher.hidden_size)
+        return StatesTerm(self.state_pairs(student, teacher), student, teacher)
 
 
-class _Term(LossTerm):
-    def __init__(self, pairs: tuple[tuple[int, int], ...], student_width: int, teacher_width: int) -> None:
+class StatesTerm(LossTerm):
+    """The mean of a loss over pairs of hidden states, each with its learned projection.
+
+    Args:
+        pairs: (student's, teacher's) states.
+        student: the student's shape.
+        teacher: the teacher's.
+        loss: compares two states of shape (batch, tokens, teacher's width) under a mask.
+    """
+
+    def __init__(self, pairs: Pairs, student: Shape, teacher: Shape, loss: StateLoss = hidden_loss) -> None:
         super().__init__()
-        self.pairs = pairs
-        same = student_width == teacher_width
-        self.projections = nn.ModuleList(
-            nn.Identity() if same else nn.Linear(student_width, teacher_width, bias=False) for _ in pairs
-        )
+        self.pairs, self.loss = pairs, loss
+        self.projections = projections(len(pairs), student, teacher)
 
     def forward(self, student: Outputs, teacher: Outputs, mask: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        losses = [
-            hidden_loss(projection(student.hidden_states[ours]), teacher.hidden_states[theirs], mask)
-            for (ours, theirs), projection in zip(self.pairs, self.projections, strict=True)
-        ]
-        # The mean, not the sum, so that a weight means the same for every depth.
+        """Returns the mean, not the sum, so that a weight means the same for every depth."""
+        padding = ~mask.bool()[:, :, None]
+        losses = []
+        for (ours, theirs), projection in zip(self.pairs, self.projections, strict=True):
+            # Filled before it is projected: a NaN in a padded position must not reach the projection's gradient.
+            projected = projection(student.hidden_states[ours].masked_fill(padding, 0))
+            losses.append(self.loss(projected, teacher.hidden_states[theirs], mask))
         return torch.stack(losses).mean()

@@ -13,7 +13,7 @@ from compressor.distill.outputs import Outputs, Shape
 
 def labels_loss(student: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Returns the cross-entropy of logits (batch, labels) with true label indices (batch,), the mean over the batch."""
-    return functional.cross_entropy(student.float(), labels)
+    return functional.cross_entropy(student, labels)
 
 
 class LabelsLoss(LossSettings):

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from pydantic import ValidationError
 
 from compressor.core.checkpoint import Checkpoint
@@ -12,9 +11,7 @@ from compressor.data.batches import encode_split
 from compressor.distill.config import DistillConfig
 from compressor.distill.objective import Distillation
 from compressor.distill.stage import Distill, same_lengths
-from compressor.distill.teacher import TeacherOutputs, run_model
 from compressor.finetune import Finetune, FinetuneConfig
-from compressor.models import load_compressed
 from tests.compressor.tiny_data import context, run_stage, tiny_dataset
 from tests.models import tiny_checkpoint
 
@@ -53,72 +50,6 @@ def test_the_current_checkpoint_learns_from_a_named_stage(teacher: Checkpoint, t
     facts = run_stage(stage, where, tmp_path / "out")
     assert facts["layers_copied"] is None
     assert Checkpoint.open(tmp_path / "out").config["num_hidden_layers"] == 1
-
-
-def test_cached_and_recomputed_teacher_states_agree(teacher: Checkpoint, tmp_path: Path) -> None:
-    data = encode_split(teacher, tiny_dataset().train, max_tokens=32)
-    model = load_compressed(teacher.path)
-    common = {"needed": range(len(data)), "states": [4, 0], "width": 32}
-    calls = []
-    handle = model.register_forward_hook(lambda *_: calls.append(1))
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    cached = TeacherOutputs(model, data, scratch=tmp_path / "a", cache_mb=10, **common)
-    fresh = TeacherOutputs(model, data, scratch=tmp_path / "b", cache_mb=0, **common)
-    assert (cached.caches_hidden, fresh.caches_hidden) == (True, False)
-    handle.remove()
-    indices = [3, 50, 7]
-    inputs = data.inputs(indices)
-    with torch.no_grad():
-        expected = run_model(model, inputs, [0, 4])
-    calls.clear()
-    model.register_forward_hook(lambda *_: calls.append(1))
-    found = cached.batch(indices)
-    assert not calls, "a cached batch ran the teacher"
-    real = inputs["attention_mask"].bool()
-    for state in (0, 4):
-        assert torch.allclose(found.hidden_states[state][real], expected.hidden_states[state][real], atol=5e-3)
-        assert torch.equal(fresh.batch(indices).hidden_states[state], expected.hidden_states[state])
-    assert torch.allclose(found.logits, expected.logits, atol=1e-4)
-    calls.clear()
-    TeacherOutputs(model, data, scratch=tmp_path / "a", cache_mb=10, **common)
-    assert not calls, "a resumed run filled the cache again"
-
-
-def test_a_teacher_that_is_run_again_keeps_float32_and_the_kept_logits(teacher: Checkpoint, tmp_path: Path) -> None:
-    data = encode_split(teacher, tiny_dataset().train, max_tokens=32)
-    model = load_compressed(teacher.path)
-    fresh = TeacherOutputs(model, data, needed=range(len(data)), states=[2], width=32, scratch=tmp_path, cache_mb=0)
-    kept = np.load(tmp_path / "teacher-logits.npy")
-    indices = [3, 50, 7]
-    with torch.no_grad():
-        expected = run_model(model, data.inputs(indices), [2])
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = fresh.batch(indices)
-    assert torch.equal(found.hidden_states[2], expected.hidden_states[2])
-    assert np.array_equal(found.logits.numpy(), kept[indices])
-
-
-def test_states_beyond_float16_are_not_cached(
-    teacher: Checkpoint, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    data = encode_split(teacher, tiny_dataset().train, max_tokens=32)
-    model = load_compressed(teacher.path)
-    with torch.no_grad():
-        model.bert.encoder.layer[1].output.LayerNorm.weight.mul_(1e5)
-    indices = [3, 50, 7]
-    with torch.no_grad():
-        expected = run_model(model, data.inputs(indices), [2])
-    assert expected.hidden_states[2].abs().max() > 65504
-    with caplog.at_level("INFO"):
-        found = TeacherOutputs(
-            model, data, needed=range(len(data)), states=[2], width=32, scratch=tmp_path, cache_mb=10
-        )
-    assert "range of float16" in caplog.text
-    assert not found.caches_hidden
-    assert torch.equal(found.batch(indices).hidden_states[2], expected.hidden_states[2])
-    assert torch.allclose(found.batch(indices).logits, expected.logits, atol=1e-4)
-    assert not (tmp_path / "teacher-hidden.npy").exists()
 
 
 @pytest.mark.parametrize("family", ["distilbert", "electra"])
