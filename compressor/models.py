@@ -16,7 +16,7 @@ from compressor.core.errors import ModelError
 from compressor.core.task import Task
 from compressor.families import FamilyAdapter, adapter_for
 from compressor.families.heads import AUTO_CLASSES, find_task
-from compressor.families.pooling import Embedder, read_pooling
+from compressor.families.pooling import Embedder, PoolingSpec, read_pooling
 from compressor.rebuild import load_weights, save_weights, shaped_model, without_random_numbers
 from compressor.shapes import Shape, plain_shape, read_shape, shape_of, write_shape
 
@@ -81,27 +81,51 @@ def load_compressed(
         ModelError: not a model folder, pickled weights only, a damaged weight file, an unknown family, or weights that
             do not fit the config.
     """
-    import transformers
-
     checkpoint = path if isinstance(path, Checkpoint) else resolve(path)
     config = load_config(checkpoint)
     if num_labels is not None:
         config.num_labels = num_labels
     if task is None:
         task = find_task(checkpoint) if num_labels is None else "text-classification"
-    pooling = read_pooling(checkpoint) if task == "sentence-embedding" else None
-    _quiet_transformers()
-    adapter = adapter_for(config)
+    if task != "sentence-embedding":
+        return _load(checkpoint, config, AUTO_CLASSES[task], attention=attention, fresh_head=num_labels is not None)
+    pooling = read_pooling(checkpoint)
+    return Embedder(_load_bare(checkpoint, config, attention), adapter_for(config).base, pooling).eval()
+
+
+def load_encoder(path: str | Path | Checkpoint, *, attention: str = "eager") -> nn.Module:
+    """Loads embeddings, layers and pooler of any checkpoint, whatever its head; module paths are the family's.
+
+    Raises:
+        ModelError: as :func:`load_compressed`.
+    """
+    checkpoint = path if isinstance(path, Checkpoint) else resolve(path)
+    config = load_config(checkpoint)
+    encoder = _load_bare(checkpoint, config, attention)
+    return Embedder(encoder, adapter_for(config).base, PoolingSpec(), keep_pooler=True).eval()
+
+
+def _load_bare(checkpoint: Checkpoint, config: Any, attention: str) -> nn.Module:
+    base = f"{adapter_for(config).base}."
+    return _load(checkpoint, config, "AutoModel", attention=attention, prefix=base)
+
+
+def _load(
+    checkpoint: Checkpoint, config: Any, auto_class: str, *, attention: str, fresh_head: bool = False, prefix: str = ""
+) -> nn.Module:
+    """Loads a transformers model; ``prefix`` is what the module paths of a bare encoder lack."""
+    import transformers
+
+    quiet_transformers()
     shape = read_shape(checkpoint)
-    base = f"{adapter.base}." if pooling is not None else ""
     try:
         if shape is not None:
             model, loading = _load_shaped(
-                checkpoint, config, shape, auto_class=AUTO_CLASSES[task], attention=attention, prefix=base,
-                fresh_head=num_labels is not None,
+                checkpoint, config, shape, auto_class=auto_class, attention=attention, prefix=prefix,
+                fresh_head=fresh_head,
             )  # fmt: skip
         else:
-            model, loading = getattr(transformers, AUTO_CLASSES[task]).from_pretrained(
+            model, loading = getattr(transformers, auto_class).from_pretrained(
                 checkpoint.path,
                 config=config,
                 attn_implementation=attention,
@@ -109,7 +133,7 @@ def load_compressed(
                 local_files_only=True,
                 trust_remote_code=False,
                 use_safetensors=True,
-                ignore_mismatched_sizes=num_labels is not None,
+                ignore_mismatched_sizes=fresh_head,
                 output_loading_info=True,
             )
     except (RuntimeError, ValueError, OSError) as error:
@@ -121,9 +145,10 @@ def load_compressed(
             f"{checkpoint.path} holds a damaged weight file ({error}); expected whole safetensors",
             remedy="fetch the model again; with git, 'git lfs pull' replaces a pointer by the weights it stands for",
         ) from error
-    _check_loaded(checkpoint, adapter, loading, fresh_head=num_labels is not None or pooling is not None, prefix=base)
-    module: nn.Module = model if pooling is None else Embedder(model, adapter.base, pooling)
-    return module.eval()
+    adapter = adapter_for(config)
+    _check_loaded(checkpoint, adapter, loading, fresh_head=fresh_head or bool(prefix), prefix=prefix)
+    module: nn.Module = model.eval()
+    return module
 
 
 def _load_shaped(
@@ -165,7 +190,7 @@ def save_checkpoint(model: nn.Module, tokenizer_from: Path, output: Path) -> Non
     """
     from transformers import AutoTokenizer
 
-    _quiet_transformers()
+    quiet_transformers()
     shape = shape_of(model)
     if shape == plain_shape(model.config):
         model.save_pretrained(output)  # type: ignore[operator]
@@ -182,7 +207,7 @@ def unique_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _quiet_transformers() -> None:
+def quiet_transformers() -> None:
     """Keeps the library's bars and advice off the terminal; what matters of it is checked and told here."""
     from transformers.utils import logging as transformers_logging
 

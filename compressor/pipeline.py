@@ -106,6 +106,8 @@ def stage_key(entry: StageEntry, recipe: Recipe, inputs: Inputs, upstream: tuple
         "source": source_hash(type(stage).__module__),
         "upstream": upstream,
     }
+    if files := [path for path in stage.files() if path.exists()]:
+        parts["files"] = [_content_hash(path) for path in files]
     if stage.produces == "measurements":
         parts["machine"] = machine()
     return sha256_json(parts)
@@ -310,10 +312,10 @@ def _advance(context: Context, entry: StageEntry, record: StageRecord, folder: P
     produces = stage.produces
     if produces == "checkpoint":
         checkpoint = Checkpoint.open(paths[0])
-        first = stage.makes_reference and context.current.path == context.teacher.path
-        reference = context.reference or (checkpoint if first else None)
+        reference = context.reference or (checkpoint if stage.makes_reference and context.untrained else None)
         known = {**context.checkpoints, entry.id: checkpoint}
-        return replace(context, current=checkpoint, checkpoints=known, reference=reference)
+        untrained = context.untrained and stage.prepares_reference
+        return replace(context, current=checkpoint, checkpoints=known, reference=reference, untrained=untrained)
     if produces == "artifacts":
         return replace(context, artifacts=(*context.artifacts, *(Artifact.load(path) for path in paths)))
     return replace(context, measurements=(*context.measurements, *(Measurement.load(path) for path in paths)))

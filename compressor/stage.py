@@ -46,6 +46,8 @@ class Context:
     """The result of the last stage that made a checkpoint."""
     checkpoints: Mapping[str, Checkpoint] = field(default_factory=dict)
     """Earlier results by stage id."""
+    untrained: bool = True
+    """Whether ``current`` is still the teacher, at most prepared for a training that makes it the reference."""
     reference: Checkpoint | None = None
     """The teacher as this run trained it; None where the recipe trains none."""
     data: TextDataset
@@ -90,11 +92,17 @@ class Stage(ABC, Generic[ConfigT]):
     produces: ClassVar[Produces]
     makes_reference: ClassVar[bool] = False
     """True where the first result is the trained teacher that ``accept`` compares with."""
+    prepares_reference: ClassVar[bool] = False
+    """True where a result made of the teacher is still the teacher, for a later stage to train."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Distributions whose version is part of the cache key."""
 
     def __init__(self, config: ConfigT) -> None:
         self.config = config
+
+    def files(self) -> tuple[Path, ...]:
+        """Returns files and folders, besides model and data, whose content is part of the cache key."""
+        return ()
 
     def forecast(self, model_config: Any) -> Any:
         """Returns the transformers config that a model of ``model_config`` has after this stage, for a dry run."""

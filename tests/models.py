@@ -53,12 +53,16 @@ PAIRS = (
 LABELS = ("cancel", "refund", "track")
 
 
-def tiny_tokenizer(*, roberta: bool = False) -> PreTrainedTokenizerFast:
-    """A WordPiece tokenizer over WORDS and single letters; RoBERTa's order of specials puts pad at 1."""
+def tiny_tokenizer(*, roberta: bool = False, mask: bool = False) -> PreTrainedTokenizerFast:
+    """A WordPiece tokenizer over WORDS and single letters; RoBERTa's order of specials puts pad at 1.
+
+    With ``mask`` it has a mask token and some punctuation too.
+    """
     specials = ["<s>", "<pad>", "</s>", "<unk>"] if roberta else ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
     cls, sep, pad, unk = ("<s>", "</s>", "<pad>", "<unk>") if roberta else ("[CLS]", "[SEP]", "[PAD]", "[UNK]")
     letters = "abcdefghijklmnopqrstuvwxyz"
     pieces = [*specials, *WORDS, *(x for x in letters if x not in WORDS), *(f"##{x}" for x in letters)]
+    pieces += ["[MASK]", ",", "!"] if mask else []
     vocabulary = {piece: index for index, piece in enumerate(dict.fromkeys(pieces))}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token=unk))
     tokenizer.normalizer = normalizers.BertNormalizer()
@@ -69,8 +73,9 @@ def tiny_tokenizer(*, roberta: bool = False) -> PreTrainedTokenizerFast:
         special_tokens=[(cls, vocabulary[cls]), (sep, vocabulary[sep])],
     )
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, cls_token=cls, sep_token=sep, pad_token=pad, unk_token=unk, model_max_length=64
-    )
+        tokenizer_object=tokenizer, cls_token=cls, sep_token=sep, pad_token=pad, unk_token=unk, model_max_length=64,
+        **({"mask_token": "[MASK]"} if mask else {}),
+    )  # fmt: skip
 
 
 def tiny_config(family: str, *, layers: int = 2, vocabulary: int = 100) -> Any:

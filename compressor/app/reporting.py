@@ -90,7 +90,7 @@ def _note(record: StageRecord) -> str:
         return f"{len(record.outputs)} artifacts"
     if record.name == "benchmark":
         return f"{len(record.outputs)} measurements"
-    return ""
+    return str(record.facts.get("note", ""))
 
 
 def _artifact(artifact: Artifact, times: LatencySummary | None, verdict: Verdict | None) -> ArtifactRow:

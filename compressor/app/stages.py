@@ -3,6 +3,7 @@
 import compressor.app.benchmark
 import compressor.distill.stage
 import compressor.finetune
+import compressor.pretrain.stage
 import compressor.prune.sparsify
 import compressor.prune.stage
 import compressor.quantize.qat

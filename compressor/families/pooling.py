@@ -78,11 +78,12 @@ class Embedder(nn.Module):
         encoder: a transformers encoder without a head.
         base: attribute that holds the encoder, so that module paths are those of the family's models with a head.
         pooling: how to pool.
+        keep_pooler: keep a pooler that this answer does not use.
     """
 
-    def __init__(self, encoder: nn.Module, base: str, pooling: PoolingSpec) -> None:
+    def __init__(self, encoder: nn.Module, base: str, pooling: PoolingSpec, *, keep_pooler: bool = False) -> None:
         super().__init__()
-        if getattr(encoder, "pooler", None) is not None:
+        if not keep_pooler and getattr(encoder, "pooler", None) is not None:
             # A dense layer over the first token, trained for next-sentence prediction: no part of this answer.
             encoder.pooler = None  # type: ignore[assignment]
         self.add_module(base, encoder)

@@ -14,6 +14,7 @@ _DERIVED = (
     QUANTIZATION,
     COMPRESSION,
     "importance.json",
+    "pretraining",
     "sensitivity.svg",
     "onnx",
     "openvino",

@@ -56,6 +56,7 @@ def train(
     objective.train()
     for step, indices in planned_batches(data, settings, seed, start=done):
         objective.progress = step / total
+        objective.epoch = step // settings.steps_per_epoch(len(data))
         labels = torch.tensor([data.labels[index] for index in indices])
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=settings.bf16):
             losses: dict[str, torch.Tensor] = prepared(data.inputs(indices), labels, indices)

@@ -30,6 +30,8 @@ class Objective(nn.Module, ABC):
         super().__init__()
         self.model = model
         self.weights = dict(weights)
+        self.epoch = 0
+        """Which pass over the training split this is; the loop sets it before every step."""
 
     @abstractmethod
     def forward(self, inputs: Inputs, labels: torch.Tensor, indices: Sequence[int]) -> dict[str, torch.Tensor]:

@@ -33,6 +33,10 @@ class TrainSettings(StageConfig):
     seed: int | None = None
     """Overrides the recipe's seed for this stage."""
 
+    def steps_per_epoch(self, examples: int) -> int:
+        """Returns the number of optimiser steps of one pass over ``examples`` training sentences."""
+        return max(1, math.ceil(examples / self.batch_size))
+
     def total_steps(self, examples: int) -> int:
         """Returns the number of optimiser steps over ``examples`` training sentences."""
-        return max(1, math.ceil(self.epochs * math.ceil(examples / self.batch_size)))
+        return max(1, math.ceil(self.epochs * self.steps_per_epoch(examples)))

@@ -55,6 +55,10 @@ class Trim(Stage[TrimConfig]):
     produces: ClassVar[Produces] = "checkpoint"
     packages: ClassVar[tuple[str, ...]] = ("torch", "tokenizers", "transformers")
 
+    def files(self) -> tuple[Path, ...]:
+        """Returns the corpus that the recipe names."""
+        return () if self.config.corpus is None else (Path(self.config.corpus),)
+
     def forecast(self, model_config: Any) -> Any:
         """Returns the config with the largest vocabulary that may be left; how much stays depends on the text."""
         made = copy.deepcopy(model_config)

@@ -1,0 +1,1 @@
+"""Learning from text without labels: masked words, replaced words, the order of sentences."""

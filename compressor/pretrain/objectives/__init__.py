@@ -1,0 +1,1 @@
+"""What ``pretrain`` minimises, one file each."""

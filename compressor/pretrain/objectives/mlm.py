@@ -1,0 +1,81 @@
+"""Masked language modelling: the hidden tokens are predicted from those around them (Devlin et al. 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from compressor.data.batches import EncodedSplit
+from compressor.pretrain.heads import MaskedHead
+from compressor.pretrain.held_out import masked_words
+from compressor.pretrain.masking import MaskedBatch, Masks
+from compressor.pretrain.objectives.base import Measured, PretrainObjective
+from compressor.train.objective import Inputs
+
+
+def cross_entropy_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Returns the mean cross-entropy of logits (hidden, vocabulary); zero where a batch hides nothing."""
+    return functional.cross_entropy(logits.float(), targets) if len(targets) else logits.float().sum()
+
+
+def masked_loss(encoder: nn.Module, head: MaskedHead, batch: MaskedBatch) -> torch.Tensor:
+    """Returns the cross-entropy of the hidden tokens, the mean over them.
+
+    Only the hidden tokens go through the head, whose product with the vocabulary costs as much as a small encoder.
+    """
+    states = encoder(**batch.inputs).last_hidden_state[batch.rows, batch.columns]
+    return cross_entropy_of(head(states), batch.targets)
+
+
+class MaskedTerm(nn.Module):
+    """The masked-language-model loss beside others: a pass of its own over a masked copy of the clean batch.
+
+    Args:
+        head: predicts the words; its parameters train along.
+        masks: hides them.
+        weight: factor in the total.
+    """
+
+    def __init__(self, head: MaskedHead, masks: Masks, weight: float) -> None:
+        super().__init__()
+        self.head = head
+        self.weight = weight
+        self._masks = masks
+
+    def forward(self, encoder: nn.Module, inputs: Inputs, indices: Sequence[int], epoch: int) -> torch.Tensor:
+        """Returns the unweighted loss of one batch."""
+        return masked_loss(encoder, self.head, self._masks.hide(inputs, indices, epoch))
+
+
+class MaskedWords(PretrainObjective):
+    """The loss ``mlm``.
+
+    Args:
+        encoder: what is trained.
+        head: predicts the words; trains along.
+        masks: hides them.
+        held_out: texts to be measured on.
+        held_out_tokens: most tokens of them.
+    """
+
+    def __init__(
+        self, encoder: nn.Module, head: MaskedHead, masks: Masks, held_out: EncodedSplit, held_out_tokens: int
+    ) -> None:
+        super().__init__(encoder, {"mlm": 1.0})
+        self.head = head
+        self._masks = masks
+        self._held_out = held_out
+        self._held_out_tokens = held_out_tokens
+
+    def forward(self, inputs: Inputs, labels: torch.Tensor, indices: Sequence[int]) -> dict[str, torch.Tensor]:
+        """Returns the loss under the name ``mlm``."""
+        return {"mlm": masked_loss(self.model, self.head, self._masks.hide(inputs, indices, self.epoch))}
+
+    def measure(self) -> Measured:
+        """Returns masked accuracy and pseudo-perplexity; see :func:`compressor.pretrain.held_out.masked_words`."""
+        return masked_words(
+            self.model, self.head, self._held_out, self._masks.pieces, most=self._held_out_tokens, seed=self._masks.seed
+        )
