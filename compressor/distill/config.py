@@ -8,6 +8,8 @@ from pydantic import Field, model_validator
 
 from compressor.distill.losses import HiddenLoss, LogitsLoss, LossConfig, check_losses
 from compressor.distill.students import StudentConfig
+from compressor.pretrain.config import MixedLanguageModel
+from compressor.pretrain.objectives.mlm import MLM
 from compressor.train.settings import TrainSettings
 
 
@@ -19,6 +21,9 @@ class DistillConfig(TrainSettings):
     teacher: str | None = None
     """Id of the stage whose checkpoint teaches; the latest checkpoint where a new student is made."""
     losses: tuple[LossConfig, ...] = Field(default=(LogitsLoss(), HiddenLoss()), min_length=1)
+    mlm: MixedLanguageModel | None = None
+    """Masked language modelling beside the losses: a pass of its own over masked copies of the batch, so that
+    the teacher's answers to the clean texts stay valid."""
     cache_mb: float = Field(default=1024, ge=0)
     """Most megabytes of the teacher's hidden states to keep on disk while training."""
 
@@ -27,4 +32,6 @@ class DistillConfig(TrainSettings):
         if self.student is None and self.teacher is None:
             raise ValueError("without 'student' the current checkpoint is the student: name its 'teacher'")
         check_losses(self.losses)
+        if self.mlm is not None and any(loss.key == MLM for loss in self.losses):
+            raise ValueError(f"the id '{MLM}' of a loss is the name of masked language modelling: give it another")
         return self

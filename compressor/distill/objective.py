@@ -11,8 +11,11 @@ from compressor.distill.capture import run_model
 from compressor.distill.losses import LossConfig, needs_of
 from compressor.distill.outputs import Shape
 from compressor.distill.teacher import TeacherOutputs
+from compressor.pretrain.encoders import encoder_of
+from compressor.pretrain.objectives.mlm import MLM, MaskedTerm
 from compressor.text import ATTENTION_MASK
 from compressor.train.objective import Inputs, Objective
+from compressor.train.weights import WeightAt
 
 
 class Distillation(Objective):
@@ -24,6 +27,7 @@ class Distillation(Objective):
         losses: the configured losses.
         student_shape: depth, width and heads of the student.
         teacher_shape: depth, width and heads of the teacher.
+        masked: masked language modelling beside them, with its weight.
     """
 
     def __init__(
@@ -34,9 +38,13 @@ class Distillation(Objective):
         *,
         student_shape: Shape,
         teacher_shape: Shape,
+        masked: tuple[MaskedTerm, float | WeightAt] | None = None,
     ) -> None:
         super().__init__(student, {loss.key: loss.weight_at for loss in losses})
         self.terms = nn.ModuleDict({loss.key: loss.term(student_shape, teacher_shape) for loss in losses})
+        self.masked = None
+        if masked is not None:
+            self.masked, self.weights[MLM] = masked
         self._teacher = teacher
         self._losses = tuple(losses)
         self._shapes = student_shape, teacher_shape
@@ -51,4 +59,7 @@ class Distillation(Objective):
         # The student may compute in bfloat16; what is subtracted from it may not.
         with torch.autocast(mask.device.type, enabled=False):
             student = student.float()
-            return {loss.key: self.terms[loss.key](student, teacher, mask, labels) for loss in active}
+            losses = {loss.key: self.terms[loss.key](student, teacher, mask, labels) for loss in active}
+        if self.masked is not None and self.weight_of(MLM) > 0:
+            losses[MLM] = self.masked(encoder_of(self.model), inputs, indices, self.epoch)
+        return losses

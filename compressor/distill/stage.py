@@ -21,6 +21,10 @@ from compressor.evaluation import Evaluation, check_reference, evaluate_model
 from compressor.families import adapter_for
 from compressor.finetune import check_saved, check_trainable
 from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
+from compressor.pretrain.heads import check_head, masked_head
+from compressor.pretrain.masking import Masks
+from compressor.pretrain.objectives.mlm import MaskedTerm
+from compressor.pretrain.pieces import Pieces
 from compressor.shapes import parameters_of, read_shape, shape_of, with_shape
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.text import load_tokenizer
@@ -28,6 +32,7 @@ from compressor.train.history import write_history
 from compressor.train.loop import planned_batches, train
 from compressor.train.optimizer import freeze_word_embeddings
 from compressor.train.runtime import reproducible
+from compressor.train.weights import WeightAt
 
 
 @register
@@ -64,6 +69,9 @@ class Distill(Stage[DistillConfig]):
         needs_of(self.config.losses, self._student_shape(context), teacher_shape)
         if self.config.student is None:
             same_vocabulary(teacher, context.current)
+        if self.config.mlm is not None:
+            check_head(self._student_config(context))
+            Pieces.load(context.current if self.config.student is None else teacher)
 
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Distils and saves; returns curves, accuracies of both models and the parameter arithmetic."""
@@ -98,8 +106,14 @@ class Distill(Stage[DistillConfig]):
                 cache_mb=config.cache_mb,
                 progress=context.progress,
             )
+            masked = self._masked(student, parent, splits["train"], seed)
             objective = Distillation(
-                student, targets, config.losses, student_shape=student_shape, teacher_shape=teacher_shape
+                student,
+                targets,
+                config.losses,
+                student_shape=student_shape,
+                teacher_shape=teacher_shape,
+                masked=masked,
             )
             curves = train(
                 objective, splits["train"], config, seed=seed, scratch=context.scratch, progress=context.progress
@@ -109,6 +123,8 @@ class Distill(Stage[DistillConfig]):
         counts = {"before": unique_parameters(teacher), "after": unique_parameters(student)}
         copied = [*config.student.copied(teacher.config)] if config.student is not None else None
         save_checkpoint(student, parent.path, output)
+        if masked is not None:
+            masked[0].head.save(output)
         write_history(
             output,
             parent,
@@ -131,6 +147,17 @@ class Distill(Stage[DistillConfig]):
             expected = parameters_of(self._student_config(context))
         if found != expected:
             raise StageError(f"{output} has {found} parameters; expected {expected}", remedy="report this stage")
+
+    def _masked(
+        self, student: nn.Module, parent: Checkpoint, data: EncodedSplit, seed: int
+    ) -> tuple[MaskedTerm, WeightAt] | None:
+        """Returns the masked-language-model loss and its weight, where there is to be one."""
+        settings = self.config.mlm
+        if settings is None:
+            return None
+        head, _ = masked_head(student, parent)
+        masks = Masks(pieces=Pieces.load(parent), settings=settings, seed=seed)
+        return MaskedTerm(head, masks, data), settings.weight_at
 
     def _teacher(self, context: Context) -> Checkpoint:
         name = self.config.teacher

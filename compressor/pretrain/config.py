@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from compressor.stage import StageConfig
 from compressor.train.settings import TrainSettings
+from compressor.train.weights import Scheduled
 
 
 class MaskSettings(StageConfig):
@@ -32,11 +33,8 @@ class MaskSettings(StageConfig):
         return self
 
 
-class MixedLanguageModel(MaskSettings):
-    """A masked-language-model loss beside the losses of ``distill``."""
-
-    weight: float = Field(default=1.0, gt=0)
-    """Factor in the total."""
+class MixedLanguageModel(MaskSettings, Scheduled):
+    """A masked-language-model loss beside the losses of ``distill``, with a weight as theirs."""
 
 
 class GeneratorSettings(StageConfig):

@@ -26,11 +26,14 @@ def load_any(checkpoint: Checkpoint) -> nn.Module:
 
 
 def encoder_of(model: nn.Module) -> nn.Module:
-    """Returns the transformers encoder inside a model; its pooler, which predicts no tokens, is left untrained."""
-    encoder = model.get_submodule(adapter_for(model.config).base)
+    """Returns the transformers encoder inside a model."""
+    return model.get_submodule(adapter_for(model.config).base)
+
+
+def freeze_pooler(encoder: nn.Module) -> None:
+    """Takes an encoder's pooler, which predicts no tokens, out of training."""
     if (pooler := getattr(encoder, "pooler", None)) is not None:
         pooler.requires_grad_(False)
-    return encoder
 
 
 @dataclass(frozen=True)

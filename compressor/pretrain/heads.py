@@ -38,7 +38,7 @@ class MaskedHead(nn.Module):
 
     def __init__(self, config: Any, table: nn.Embedding) -> None:
         super().__init__()
-        check_head(config, table)
+        check_head(config, factorized=isinstance(table, FactorizedEmbedding))
         import transformers
 
         adapter = adapter_for(config)
@@ -137,7 +137,7 @@ def masked_head(model: nn.Module, source: Checkpoint | None) -> tuple[MaskedHead
     return head, taken or kept.is_file()
 
 
-def check_head(config: Any, table: nn.Embedding | None = None) -> None:
+def check_head(config: Any, *, factorized: bool = False) -> None:
     """Refuses a model that no such head can stand on.
 
     Raises:
@@ -151,7 +151,7 @@ def check_head(config: Any, table: nn.Embedding | None = None) -> None:
             f"no head that predicts masked words is known for this {config.model_type}",
             remedy="pretrain a model of another family, or take the stage out",
         )
-    if isinstance(table, FactorizedEmbedding):
+    if factorized:
         raise ModelError(
             "a head that predicts masked words cannot be tied to factorized word embeddings",
             remedy="put the pretrain stage before factorize",

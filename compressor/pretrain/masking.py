@@ -57,7 +57,7 @@ class MaskedBatch:
     targets: torch.Tensor
     """What stood there, shape (hidden,)."""
     draws: torch.Tensor
-    """A uniform random number for each, float64 of shape (hidden,)."""
+    """A uniform random number for each, float64 of shape (hidden,), on the CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,8 @@ class Masks:
             indices: positions of its rows in the training split.
             epoch: which pass over the training split this is.
         """
-        settings, ids = self.settings, inputs[INPUT_IDS].numpy().copy()
+        settings, device = self.settings, inputs[INPUT_IDS].device
+        ids = inputs[INPUT_IDS].cpu().numpy().copy()
         lengths = inputs[ATTENTION_MASK].sum(dim=1).tolist()
         rows, columns, targets, draws = [], [], [], []
         for row, (index, length) in enumerate(zip(indices, lengths, strict=True)):
@@ -97,5 +98,10 @@ class Masks:
             swapped = places[(fate >= settings.mask_share) & (fate < settings.mask_share + settings.random_share)]
             text[swapped] = draw.choice(self.pieces.ordinary, len(swapped))
             draws.append(draw.random(len(places)))
-        parts = (torch.from_numpy(np.concatenate(part)) for part in (rows, columns, targets, draws))
-        return MaskedBatch({**inputs, INPUT_IDS: torch.from_numpy(ids)}, *parts)
+        places_and_targets = (torch.from_numpy(np.concatenate(part)).to(device) for part in (rows, columns, targets))
+        masked = {**inputs, INPUT_IDS: torch.from_numpy(ids).to(device)}
+        return MaskedBatch(masked, *places_and_targets, torch.from_numpy(np.concatenate(draws)))
+
+    def count(self, inputs: Inputs, indices: Sequence[int], epoch: int) -> float:
+        """Returns how many tokens :meth:`hide` hides, the number over which a loss on them is a mean; never quite 0."""
+        return float(len(self.hide(inputs, indices, epoch).targets)) or 1e-9

@@ -18,7 +18,7 @@ from compressor.data.reader import read_sentences
 from compressor.families import adapter_for
 from compressor.models import load_config, save_checkpoint, unique_parameters
 from compressor.pretrain.config import PretrainConfig
-from compressor.pretrain.encoders import encoder_of, load_any
+from compressor.pretrain.encoders import encoder_of, freeze_pooler, load_any
 from compressor.pretrain.heads import HEAD, MaskedHead, check_head, masked_head
 from compressor.pretrain.masking import Masks
 from compressor.pretrain.objectives.base import Measured, PretrainObjective
@@ -26,6 +26,7 @@ from compressor.pretrain.objectives.mlm import MaskedWords
 from compressor.pretrain.objectives.rtd import Generator, ReplacedTokens
 from compressor.pretrain.objectives.sop import SentenceOrder, consecutive, exchanged
 from compressor.pretrain.pieces import Pieces
+from compressor.shapes import read_shape
 from compressor.share.files import carry_files
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.train.history import write_history
@@ -41,6 +42,7 @@ class Pretrain(Stage[PretrainConfig]):
     name: ClassVar[str] = "pretrain"
     config_type: ClassVar[type[StageConfig]] = PretrainConfig
     produces: ClassVar[Produces] = "checkpoint"
+    trains: ClassVar[bool] = True
     prepares_reference: ClassVar[bool] = True
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers", "accelerate")
 
@@ -60,7 +62,8 @@ class Pretrain(Stage[PretrainConfig]):
             ModelError: a tokenizer without a mask token, or a model that no head for masked words can stand on.
             DataError: no text, or none that is long enough.
         """
-        check_head(load_config(context.current))
+        shape = read_shape(context.current)
+        check_head(load_config(context.current), factorized=shape is not None and shape.embedding_rank is not None)
         Pieces.load(context.current)
         self._texts(context)
         self._held_out(context)
@@ -76,7 +79,7 @@ class Pretrain(Stage[PretrainConfig]):
                 freeze_word_embeddings(model)
             data = self._encoded(texts, source)
             head, trained = masked_head(model, source) if config.objective != "rtd" else (None, False)
-            objective = self._objective(model, head, texts, context, seed=seed)
+            objective = self._objective(model, head, data, texts, context, seed=seed)
             before = objective.measure()
             curves = train(objective, data, config, seed=seed, scratch=context.scratch, progress=context.progress)
             after = objective.measure()
@@ -112,14 +115,26 @@ class Pretrain(Stage[PretrainConfig]):
             masked_head(model, saved)
 
     def _objective(
-        self, model: nn.Module, head: MaskedHead | None, texts: Sequence[Text], context: Context, *, seed: int
+        self,
+        model: nn.Module,
+        head: MaskedHead | None,
+        data: EncodedSplit,
+        texts: Sequence[Text],
+        context: Context,
+        *,
+        seed: int,
     ) -> PretrainObjective:
-        config, encoder, source = self.config, encoder_of(model), context.current
+        config, source = self.config, context.current
+        encoder = encoder_of(model)
+        freeze_pooler(encoder)
         model_config: Any = model.config
         adapter = adapter_for(model_config)
         width = adapter.hidden_size(model_config)
         held_out = self._held_out(context)
-        data = self._encoded(held_out, source)
+        measured: dict[str, Any] = {
+            "held_out": self._encoded(held_out, source),
+            "held_out_tokens": config.held_out_tokens,
+        }
         pieces = Pieces.load(source)
         masks = Masks(pieces=pieces, settings=config, seed=seed)
         if head is None:
@@ -129,22 +144,22 @@ class Pretrain(Stage[PretrainConfig]):
                 encoder,
                 Generator(model_config, adapter.word_embedding(model), config.generator),
                 Masks(pieces=pieces, settings=all_hidden, seed=seed),
+                data=data,
                 width=width,
                 weight=config.generator.weight,
-                held_out=data,
-                held_out_tokens=config.held_out_tokens,
+                **measured,
             )
         if config.objective == "mlm":
-            return MaskedWords(encoder, head, masks, data, config.held_out_tokens)
+            return MaskedWords(encoder, head, masks, data=data, **measured)
         return SentenceOrder(
             encoder,
             head,
             masks,
+            data=data,
             swapped=self._encoded(exchanged(texts), source),
-            held_out=data,
             held_out_swapped=self._encoded(exchanged(held_out), source),
-            held_out_tokens=config.held_out_tokens,
             width=width,
+            **measured,
         )
 
     def _encoded(self, texts: Sequence[Text], source: Checkpoint) -> EncodedSplit:

@@ -15,6 +15,9 @@ from compressor.pretrain.masking import MaskedBatch, Masks
 from compressor.pretrain.objectives.base import Measured, PretrainObjective
 from compressor.train.objective import Inputs
 
+MLM = "mlm"
+"""Name of the masked-language-model loss in curves and weights."""
+
 
 def cross_entropy_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Returns the mean cross-entropy of logits (hidden, vocabulary); zero where a batch hides nothing."""
@@ -36,18 +39,22 @@ class MaskedTerm(nn.Module):
     Args:
         head: predicts the words; its parameters train along.
         masks: hides them.
-        weight: factor in the total.
+        data: the training split.
     """
 
-    def __init__(self, head: MaskedHead, masks: Masks, weight: float) -> None:
+    def __init__(self, head: MaskedHead, masks: Masks, data: EncodedSplit) -> None:
         super().__init__()
         self.head = head
-        self.weight = weight
         self._masks = masks
+        self._data = data
 
     def forward(self, encoder: nn.Module, inputs: Inputs, indices: Sequence[int], epoch: int) -> torch.Tensor:
-        """Returns the unweighted loss of one batch."""
+        """Returns the loss of one batch."""
         return masked_loss(encoder, self.head, self._masks.hide(inputs, indices, epoch))
+
+    def units(self, indices: Sequence[int], epoch: int) -> float:
+        """Returns over how many tokens the loss of these sentences is a mean."""
+        return self._masks.count(self._data.inputs(indices), indices, epoch)
 
 
 class MaskedWords(PretrainObjective):
@@ -57,22 +64,35 @@ class MaskedWords(PretrainObjective):
         encoder: what is trained.
         head: predicts the words; trains along.
         masks: hides them.
+        data: the training split.
         held_out: texts to be measured on.
         held_out_tokens: most tokens of them.
     """
 
     def __init__(
-        self, encoder: nn.Module, head: MaskedHead, masks: Masks, held_out: EncodedSplit, held_out_tokens: int
+        self,
+        encoder: nn.Module,
+        head: MaskedHead,
+        masks: Masks,
+        *,
+        data: EncodedSplit,
+        held_out: EncodedSplit,
+        held_out_tokens: int,
     ) -> None:
-        super().__init__(encoder, {"mlm": 1.0})
+        super().__init__(encoder, {MLM: 1.0})
         self.head = head
         self._masks = masks
+        self._data = data
         self._held_out = held_out
         self._held_out_tokens = held_out_tokens
 
     def forward(self, inputs: Inputs, labels: torch.Tensor, indices: Sequence[int]) -> dict[str, torch.Tensor]:
         """Returns the loss under the name ``mlm``."""
-        return {"mlm": masked_loss(self.model, self.head, self._masks.hide(inputs, indices, self.epoch))}
+        return {MLM: masked_loss(self.model, self.head, self._masks.hide(inputs, indices, self.epoch))}
+
+    def units(self, indices: Sequence[int], lengths: Sequence[int]) -> dict[str, float]:
+        """Returns the number of hidden tokens; see the base class."""
+        return {MLM: self._masks.count(self._data.inputs(indices), indices, self.epoch)}
 
     def measure(self) -> Measured:
         """Returns masked accuracy and pseudo-perplexity; see :func:`compressor.pretrain.held_out.masked_words`."""

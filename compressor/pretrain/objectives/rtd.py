@@ -79,9 +79,10 @@ def generator_config(config: Any, table: nn.Embedding, settings: GeneratorSettin
 
 def sampled(logits: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
     """Returns one id for each row of logits (tokens, vocabulary), drawn from its softmax by a uniform number each."""
-    sums = torch.softmax(logits.double(), dim=-1).cumsum(dim=-1)
+    sums = torch.softmax(logits.cpu().double(), dim=-1).cumsum(dim=-1)
     # Scaled by the last sum, which rounding keeps from being one, so that no draw falls beyond the vocabulary.
-    return torch.searchsorted(sums, (draws * sums[:, -1])[:, None], right=True)[:, 0].clamp(max=logits.shape[1] - 1)
+    found = torch.searchsorted(sums, (draws * sums[:, -1])[:, None], right=True)[:, 0]
+    return found.clamp(max=logits.shape[1] - 1).to(logits.device)
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ class Corrupted:
 def corrupted(batch: MaskedBatch, guesses: torch.Tensor) -> Corrupted:
     """Puts the generator's guesses where tokens were hidden; a guess that is right counts as the original."""
     ids = batch.inputs[INPUT_IDS].clone()
-    replaced = torch.zeros(ids.shape)
+    replaced = torch.zeros(ids.shape, device=ids.device)
     ids[batch.rows, batch.columns] = guesses
     replaced[batch.rows, batch.columns] = (guesses != batch.targets).float()
     return Corrupted({**batch.inputs, INPUT_IDS: ids}, replaced)
@@ -109,6 +110,7 @@ class ReplacedTokens(PretrainObjective):
         encoder: what is trained, the discriminator.
         generator: made for it; trains along and is thrown away.
         masks: hide with the mask token alone, as the paper does.
+        data: the training split.
         width: of the encoder's states.
         weight: of ``rtd``.
         held_out: texts to be measured on.
@@ -121,6 +123,7 @@ class ReplacedTokens(PretrainObjective):
         generator: Generator,
         masks: Masks,
         *,
+        data: EncodedSplit,
         width: int,
         weight: float,
         held_out: EncodedSplit,
@@ -130,6 +133,7 @@ class ReplacedTokens(PretrainObjective):
         self.generator = generator
         self.detector = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, 1))
         self._masks = masks
+        self._data = data
         self._held_out = held_out
         ends = itertools.accumulate(held_out.lengths)
         self._held_out_texts = max(1, sum(end <= held_out_tokens for end in ends))
@@ -144,6 +148,11 @@ class ReplacedTokens(PretrainObjective):
             "generator": cross_entropy_of(guesses, batch.targets),
             "rtd": functional.binary_cross_entropy_with_logits(found, wanted),
         }
+
+    def units(self, indices: Sequence[int], lengths: Sequence[int]) -> dict[str, float]:
+        """Returns the numbers of hidden tokens and of all tokens; see the base class."""
+        hidden = self._masks.count(self._data.inputs(indices), indices, self.epoch)
+        return {"generator": hidden, "rtd": float(sum(lengths))}
 
     def measure(self) -> Measured:
         """Returns, over real tokens, the share told right, the share replaced, and how many of those were found."""

@@ -57,7 +57,8 @@ class SentenceOrder(MaskedWords):
         encoder: what is trained.
         head: predicts words; trains along.
         masks: hides them, and says which pairs are swapped.
-        swapped: the training pairs, each with its parts swapped; the split that is trained on has them in order.
+        data: the training pairs in order.
+        swapped: the same ones, each with its parts swapped.
         held_out: pairs to be measured on, in order.
         held_out_swapped: the same ones, swapped.
         held_out_tokens: most tokens of them.
@@ -70,13 +71,14 @@ class SentenceOrder(MaskedWords):
         head: MaskedHead,
         masks: Masks,
         *,
+        data: EncodedSplit,
         swapped: EncodedSplit,
         held_out: EncodedSplit,
         held_out_swapped: EncodedSplit,
         held_out_tokens: int,
         width: int,
     ) -> None:
-        super().__init__(encoder, head, masks, held_out, held_out_tokens)
+        super().__init__(encoder, head, masks, data=data, held_out=held_out, held_out_tokens=held_out_tokens)
         self.weights = {"mlm": 1.0, "sop": 1.0}
         # A head of its own: the model's pooler belongs to the head of its task.
         self.order = nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Linear(width, 2))
@@ -91,6 +93,11 @@ class SentenceOrder(MaskedWords):
         mlm = cross_entropy_of(self.head(states[batch.rows, batch.columns]), batch.targets)
         return {"mlm": mlm, "sop": functional.cross_entropy(self.order(states[:, 0]).float(), swapped)}
 
+    def units(self, indices: Sequence[int], lengths: Sequence[int]) -> dict[str, float]:
+        """Returns the numbers of hidden tokens and of pairs; see the base class."""
+        inputs, _ = self.ordered(self._data.inputs(indices), indices)
+        return {"mlm": self._masks.count(inputs, indices, self.epoch), "sop": float(len(indices))}
+
     def ordered(self, inputs: Inputs, indices: Sequence[int]) -> tuple[Inputs, torch.Tensor]:
         """Swaps the parts of about half of the pairs.
 
@@ -98,9 +105,10 @@ class SentenceOrder(MaskedWords):
             The batch, and 1 for each pair that was swapped, 0 for each that was not: int64 of shape (batch,).
         """
         swap = [self._masks.draw(self.epoch, index, _ORDER).random() < 0.5 for index in indices]
-        other = self._swapped.inputs(indices)
+        device = inputs[INPUT_IDS].device
+        other = self._swapped.inputs(indices, device)
         width = max(inputs[name].shape[1] for inputs in (inputs, other) for name in inputs)
-        chosen = torch.tensor(swap)
+        chosen = torch.tensor(swap, device=device)
         mixed = {}
         for name, tensor in inputs.items():
             fill = self._swapped.encoder.pad_id if name == INPUT_IDS else 0

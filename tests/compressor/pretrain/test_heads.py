@@ -6,7 +6,7 @@ from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ModelError
 from compressor.families import adapter_for
 from compressor.models import load_compressed, load_encoder, save_checkpoint
-from compressor.pretrain.encoders import encoder_of, load_any, load_masked_language_model
+from compressor.pretrain.encoders import load_any, load_masked_language_model
 from compressor.pretrain.heads import HEAD, masked_head
 from compressor.share.factorize import Factorize, FactorizeConfig
 from tests.compressor.pretrain.tiny import encoded
@@ -77,7 +77,6 @@ def test_a_bare_encoder_keeps_its_pooler(maskable_of, tmp_path):
     assert first.keys() == second.keys()
     assert any("pooler" in name for name in first)
     assert all(torch.equal(first[name], second[name]) for name in first)
-    assert not any(p.requires_grad for p in encoder_of(load_any(saved)).pooler.parameters())
 
 
 def test_a_model_without_a_head_is_no_masked_language_model(maskable_of):

@@ -72,7 +72,7 @@ def test_a_batch_that_hides_nothing_costs_nothing(source, masks):
     model = load_masked_language_model(source)
     loss = masked_loss(model.encoder, model.head, masks.hide(encoded(source, TEXTS).inputs([3]), [3], epoch=0))
     loss.backward()
-    assert float(loss) == 0
+    assert loss.item() == 0
 
 
 def test_pseudo_perplexity_is_that_of_words_hidden_one_by_one(source):
@@ -131,13 +131,16 @@ def test_replaced_token_detection_trains_both_models_through_one_table(family, m
     settings = MaskSettings(mask_share=1.0, random_share=0.0)
     objective = ReplacedTokens(
         encoder, generator, Masks(pieces=Pieces.load(source), settings=settings, seed=0), width=32, weight=50.0,
-        held_out=data, held_out_tokens=100,
+        data=data, held_out=data, held_out_tokens=100,
     )  # fmt: skip
     names = [name for name, parameter in objective.named_parameters() if parameter is table.weight]
     assert len(names) == 1
     losses = objective.eval()(data.inputs(range(4)), torch.zeros(4), range(4))
     assert losses.keys() == objective.weights.keys() == {"generator", "rtd"}
     assert float(objective.total(losses)) == pytest.approx(float(losses["generator"] + 50 * losses["rtd"]), rel=1e-5)
+    lengths = [data.lengths[row] for row in range(4)]
+    hidden = len(objective._masks.hide(data.inputs(range(4)), range(4), 0).targets)
+    assert objective.units(range(4), lengths) == {"generator": hidden, "rtd": sum(lengths)}
     losses["rtd"].backward()
     assert all(parameter.grad is None for parameter in generator.parameters()), "a gradient came through the sampling"
     assert table.weight.grad is not None
@@ -167,7 +170,7 @@ def test_half_of_the_pairs_are_swapped_and_labelled_so(maskable_of):
     ordered, swapped = encoded(source, pairs), encoded(source, back)
     masks = Masks(pieces=Pieces.load(source), settings=MaskSettings(), seed=0)
     objective = SentenceOrder(
-        encoder_of(model), head, masks, swapped=swapped, held_out=ordered, held_out_swapped=swapped,
+        encoder_of(model), head, masks, data=ordered, swapped=swapped, held_out=ordered, held_out_swapped=swapped,
         held_out_tokens=50, width=32,
     )  # fmt: skip
     rows = range(len(pairs))
@@ -184,6 +187,14 @@ def test_half_of_the_pairs_are_swapped_and_labelled_so(maskable_of):
         answers.append(labels)
     assert not torch.equal(answers[0], answers[1])
     assert 0.3 < torch.stack(answers).float().mean() < 0.7
+    objective.eval()
     losses = objective(ordered.inputs(rows), torch.zeros(len(rows)), rows)
+    parts = [range(0, 7), range(7, len(rows))]
+    units = [objective.units(part, [0] * len(part)) for part in parts]
+    assert units[0]["sop"] == 7
+    shares = [objective(ordered.inputs(part), torch.zeros(len(part)), part) for part in parts]
+    for name, whole in losses.items():
+        together = sum(share[name].item() * unit[name] for share, unit in zip(shares, units, strict=True))
+        assert together / sum(unit[name] for unit in units) == pytest.approx(whole.item(), rel=1e-4)
     assert losses.keys() == {"mlm", "sop"}
     assert 0 <= objective.measure()["sop_accuracy"] <= 1
