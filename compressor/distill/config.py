@@ -6,6 +6,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from compressor.augment.config import AugmentConfig
 from compressor.distill.losses import HiddenLoss, LogitsLoss, LossConfig, check_losses
 from compressor.distill.students import StudentConfig
 from compressor.pretrain.config import MixedLanguageModel
@@ -24,6 +25,8 @@ class DistillConfig(TrainSettings):
     mlm: MixedLanguageModel | None = None
     """Masked language modelling beside the losses: a pass of its own over masked copies of the batch, so that
     the teacher's answers to the clean texts stay valid."""
+    augment: AugmentConfig | None = None
+    """Variants of the training texts, answered by the teacher alone, are learnt beside the texts themselves."""
     cache_mb: float = Field(default=1024, ge=0)
     """Most megabytes of the teacher's hidden states to keep on disk while training."""
 
@@ -34,4 +37,8 @@ class DistillConfig(TrainSettings):
         check_losses(self.losses)
         if self.mlm is not None and any(loss.key == MLM for loss in self.losses):
             raise ValueError(f"the id '{MLM}' of a loss is the name of masked language modelling: give it another")
+        if self.augment is not None and (supervised := [loss.name for loss in self.losses if loss.name == "labels"]):
+            raise ValueError(
+                f"the loss '{supervised[0]}' needs true labels, which augmented texts do not have: take one of both out"
+            )
         return self

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import nn
 
+from compressor.augment.rows import augmentation_model, augmented_texts, with_variants
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ModelError, RecipeError, StageError, nearest
 from compressor.data.batches import EncodedSplit, encode_split
@@ -20,7 +22,8 @@ from compressor.distill.teacher import TeacherOutputs
 from compressor.evaluation import Evaluation, check_reference, evaluate_model
 from compressor.families import adapter_for
 from compressor.finetune import check_saved, check_trainable
-from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
+from compressor.models import load_compressed, load_config, resolve, save_checkpoint, unique_parameters
+from compressor.pretrain.encoders import load_masked_language_model
 from compressor.pretrain.heads import check_head, masked_head
 from compressor.pretrain.masking import Masks
 from compressor.pretrain.objectives.mlm import MaskedTerm
@@ -50,10 +53,16 @@ class Distill(Stage[DistillConfig]):
             return model_config
         return self.config.student.model_config_for(model_config)
 
+    def files(self) -> tuple[Path, ...]:
+        """Returns the folder of the masked language model, where the recipe names one."""
+        return () if self.config.augment is None else (Path(self.config.augment.model),)
+
     def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
-        """Raises RecipeError where the named teacher is no earlier stage."""
+        """Raises RecipeError where the named teacher is no earlier stage, ModelError where ``augment`` has no model."""
         if self.config.teacher is not None and self.config.teacher not in earlier:
             raise self._unknown_teacher(earlier)
+        if self.config.augment is not None and self.config.augment.model not in earlier:
+            resolve(self.config.augment.model)
 
     def requires(self, context: Context) -> None:
         """Checks teacher, labels, vocabularies and layer maps before any work.
@@ -69,6 +78,8 @@ class Distill(Stage[DistillConfig]):
         needs_of(self.config.losses, self._student_shape(context), teacher_shape)
         if self.config.student is None:
             same_vocabulary(teacher, context.current)
+        if self.config.augment is not None:
+            load_masked_language_model(augmentation_model(self.config.augment, context))
         if self.config.mlm is not None:
             check_head(self._student_config(context))
             Pieces.load(context.current if self.config.student is None else teacher)
@@ -83,8 +94,9 @@ class Distill(Stage[DistillConfig]):
             teacher = load_compressed(source.path)
             student = self._student(context, teacher)
             limit = min(config.max_tokens, *(adapter_for(it.config).max_tokens(it.config) for it in (teacher, student)))
-            theirs = _encoded(context.data, source, teacher.config, max_tokens=limit)
-            splits = _encoded(context.data, parent, student.config, max_tokens=limit)
+            data = self._data(context, seed=seed, max_tokens=limit)
+            theirs = _encoded(data, source, teacher.config, max_tokens=limit)
+            splits = _encoded(data, parent, student.config, max_tokens=limit)
             same_lengths(theirs["train"], splits["train"])
             before = {name: evaluate_model(teacher, theirs[name]) for name in ("validation", "test")}
             check_reference(before["validation"], f"the teacher {source.path}")
@@ -134,6 +146,7 @@ class Distill(Stage[DistillConfig]):
             "curves": curves,
             "evaluation": {"teacher": _facts(before), "student": _facts(after)},
             "parameters": counts,
+            "augmented_texts": len(data.train) - len(context.data.train),
             "layers_copied": copied,
             "teacher_hidden_states_cached": targets.caches_hidden,
         }
@@ -147,6 +160,14 @@ class Distill(Stage[DistillConfig]):
             expected = parameters_of(self._student_config(context))
         if found != expected:
             raise StageError(f"{output} has {found} parameters; expected {expected}", remedy="report this stage")
+
+    def _data(self, context: Context, *, seed: int, max_tokens: int) -> TextDataset:
+        """Returns the recipe's data, with variants of its training texts where they are asked for."""
+        settings = self.config.augment
+        if settings is None:
+            return context.data
+        variants = augmented_texts(settings, context, seed=seed, max_tokens=max_tokens)
+        return replace(context.data, train=with_variants(context.data.train, variants))
 
     def _masked(
         self, student: nn.Module, parent: Checkpoint, data: EncodedSplit, seed: int

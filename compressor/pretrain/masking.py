@@ -98,9 +98,13 @@ class Masks:
             swapped = places[(fate >= settings.mask_share) & (fate < settings.mask_share + settings.random_share)]
             text[swapped] = draw.choice(self.pieces.ordinary, len(swapped))
             draws.append(draw.random(len(places)))
-        places_and_targets = (torch.from_numpy(np.concatenate(part)).to(device) for part in (rows, columns, targets))
-        masked = {**inputs, INPUT_IDS: torch.from_numpy(ids).to(device)}
-        return MaskedBatch(masked, *places_and_targets, torch.from_numpy(np.concatenate(draws)))
+        return MaskedBatch(
+            inputs={**inputs, INPUT_IDS: torch.from_numpy(ids).to(device)},
+            rows=torch.from_numpy(np.concatenate(rows)).to(device),
+            columns=torch.from_numpy(np.concatenate(columns)).to(device),
+            targets=torch.from_numpy(np.concatenate(targets)).to(device),
+            draws=torch.from_numpy(np.concatenate(draws)),
+        )
 
     def count(self, inputs: Inputs, indices: Sequence[int], epoch: int) -> float:
         """Returns how many tokens :meth:`hide` hides, the number over which a loss on them is a mean; never quite 0."""

@@ -23,6 +23,8 @@ class Pieces:
     """A vocabulary's pieces by id."""
 
     mask_id: int
+    unknown_id: int | None
+    """Stands for what the vocabulary cannot spell; a special token too."""
     special: np.ndarray
     """Whether a piece is a special token; shape (vocabulary,)."""
     begins: np.ndarray
@@ -61,7 +63,14 @@ class Pieces:
             alone[index] = bool(bare) and all(letter in string.punctuation for letter in bare)
         present = np.zeros(size, dtype=bool)
         present[[*vocabulary.values()]] = True
-        return cls(int(named.mask_token_id), special, begins, alone, np.flatnonzero(present & ~special))
+        return cls(
+            mask_id=int(named.mask_token_id),
+            unknown_id=named.unk_token_id,
+            special=special,
+            begins=begins,
+            alone=alone,
+            ordinary=np.flatnonzero(present & ~special),
+        )
 
     def words(self, ids: Sequence[int] | np.ndarray) -> list[list[int]]:
         """Returns the places of each word's tokens; special tokens belong to none."""
