@@ -60,7 +60,7 @@ class Distill(Stage[DistillConfig]):
     def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
         """Raises RecipeError where the named teacher is no earlier stage, ModelError where ``augment`` has no model."""
         if self.config.teacher is not None and self.config.teacher not in earlier:
-            raise self._unknown_teacher(earlier)
+            raise unknown_teacher(self.config.teacher, earlier)
         if self.config.augment is not None and self.config.augment.model not in earlier:
             resolve(self.config.augment.model)
 
@@ -185,14 +185,8 @@ class Distill(Stage[DistillConfig]):
         if name is None:
             return context.current
         if name not in context.checkpoints:
-            raise self._unknown_teacher(context.checkpoints)
+            raise unknown_teacher(name, context.checkpoints)
         return context.checkpoints[name]
-
-    def _unknown_teacher(self, known: Iterable[str]) -> RecipeError:
-        return RecipeError(
-            f"'teacher: {self.config.teacher}' names no earlier stage that made a checkpoint",
-            remedy=nearest(str(self.config.teacher), known) if [*known] else "put that stage before this one",
-        )
 
     def _student(self, context: Context, teacher: nn.Module) -> nn.Module:
         if self.config.student is None:
@@ -210,6 +204,14 @@ class Distill(Stage[DistillConfig]):
             return load_config(context.current)
         teacher = self._teacher(context)
         return self.config.student.model_config_for(with_shape(load_config(teacher), read_shape(teacher)))
+
+
+def unknown_teacher(name: str, known: Iterable[str]) -> RecipeError:
+    """Returns the error for a recipe whose ``teacher`` is none of the checkpoints made before."""
+    return RecipeError(
+        f"'teacher: {name}' names no earlier stage that made a checkpoint",
+        remedy=nearest(name, known) if [*known] else "put that stage before this one",
+    )
 
 
 def check_labels(teacher: Checkpoint, names: tuple[str, ...]) -> None:

@@ -46,7 +46,7 @@ def masks_for(
     """Returns for each matrix which weights stay (True).
 
     Args:
-        scores: importance of every weight by the matrix's name, shape (rows, columns).
+        scores: importance of every weight by the matrix's name, shape (rows, columns); a block's is their sum.
         pattern: see :func:`check_pattern`; matrices it does not divide stay whole.
         ratio: share of zeros; an N:M pattern has its own.
         granularity: one ranking over all matrices, or the same share in each; N:M is always within each row.
@@ -57,15 +57,14 @@ def masks_for(
     else:
         block = _BLOCK.fullmatch(pattern)
         rows, columns = (int(block[1]), int(block[2])) if block else (1, 1)
-        units = {name: _unit_scores(value, rows, columns) for name, value in fitting.items()}
+        units = {name: _block_sums(value, rows, columns) for name, value in fitting.items()}
         groups = [[*units]] if granularity == "global" else [[name] for name in units]
         masks = {}
         for names in groups:
             if not names:
                 continue
             order = torch.cat([units[name].flatten() for name in names])
-            kept = torch.ones_like(order, dtype=torch.bool)
-            kept[order.argsort(stable=True)[: round(ratio * order.numel())]] = False
+            kept = _largest(order, round(ratio * order.numel()))
             for name, part in zip(names, torch.split(kept, [units[name].numel() for name in names]), strict=True):
                 shaped = part.reshape(units[name].shape)
                 masks[name] = shaped.repeat_interleave(rows, dim=0).repeat_interleave(columns, dim=1)
@@ -79,7 +78,17 @@ def _n_of_m(scores: torch.Tensor, kept: int, of: int) -> torch.Tensor:
     return torch.zeros_like(groups, dtype=torch.bool).scatter_(1, best, True).reshape(scores.shape)
 
 
-def _unit_scores(scores: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
-    """Returns the sum of squared scores of each block."""
+def _largest(scores: torch.Tensor, fewer: int) -> torch.Tensor:
+    """Returns True for all but the ``fewer`` smallest; of equal ones the first go. No sort: training asks often."""
+    if fewer == 0:
+        return torch.ones_like(scores, dtype=torch.bool)
+    threshold = scores.kthvalue(fewer).values
+    kept = scores > threshold
+    ties = (scores == threshold).nonzero().flatten()
+    kept[ties[fewer - int((scores < threshold).sum()) :]] = True
+    return kept
+
+
+def _block_sums(scores: torch.Tensor, rows: int, columns: int) -> torch.Tensor:
     cut = scores.double().reshape(scores.shape[0] // rows, rows, scores.shape[1] // columns, columns)
-    return cut.square().sum(dim=(1, 3))
+    return cut.sum(dim=(1, 3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -15,18 +15,27 @@ from compressor.core.checkpoint import WEIGHTS, Checkpoint
 from compressor.core.errors import ModelError, StageError
 from compressor.data.batches import EncodedSplit, encode_split, sorted_batches
 from compressor.data.dataset import sampled
+from compressor.distill.stage import check_labels, unknown_teacher
+from compressor.evaluation import evaluate_model, predict_logits
 from compressor.families import adapter_for
 from compressor.families.heads import find_task
-from compressor.finetune import check_saved
+from compressor.finetune import check_saved, check_trainable
 from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
 from compressor.prune.masks import Granularity, check_pattern, fits, fixed_ratio, masks_for
+from compressor.prune.movement import LearntMasks, MovementSettings, TaughtClassification
 from compressor.share.files import carry_files
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.train.history import write_history
+from compressor.train.loop import train
+from compressor.train.objective import Classification
+from compressor.train.optimizer import freeze_word_embeddings
 from compressor.train.runtime import reproducible
 
 _CHUNK = 1 << 24
 _MAX_TOKENS = 128
+
+Modules = dict[str, nn.Linear]
+Masks = dict[str, torch.Tensor]
 
 
 class SparsifyConfig(StageConfig):
@@ -34,6 +43,8 @@ class SparsifyConfig(StageConfig):
 
     ratio: float | None = Field(default=None, gt=0, lt=1)
     """Share of zeros among the encoder's matrix weights; an N:M pattern has its own."""
+    method: Literal["magnitude", "movement"] = "magnitude"
+    """``magnitude`` of the weights as they are, or ``movement``: masks learnt in training, see ``train``."""
     pattern: str = "unstructured"
     """``unstructured``; ``2:4``, two weights kept of every four in a row (what NVIDIA's sparse tensor cores read); or
     ``4x1``, blocks of so many rows and columns."""
@@ -43,9 +54,15 @@ class SparsifyConfig(StageConfig):
     """Weigh each weight by the norm of the input that it multiplies (Wanda, Sun et al. 2024), ranked in each matrix."""
     sentences: int = Field(default=128, gt=0)
     """Training sentences on which inputs are observed."""
+    train: MovementSettings | None = None
+    """How ``movement`` trains weights and masks; the defaults where nothing is said."""
 
     @model_validator(mode="after")
-    def _one_ratio(self) -> Self:
+    def _consistent(self) -> Self:
+        if self.method == "movement" and self.activations:
+            raise ValueError("'activations' weighs magnitudes: leave it out with 'method: movement'")
+        if self.method != "movement" and self.train is not None:
+            raise ValueError("'train' belongs to 'method: movement'")
         check_pattern(self.pattern)
         if (self.ratio is None) == (fixed_ratio(self.pattern) is None):
             raise ValueError("give 'ratio' for unstructured and block patterns; N:M has its own")
@@ -54,50 +71,53 @@ class SparsifyConfig(StageConfig):
 
 @register
 class Sparsify(Stage[SparsifyConfig]):
-    """Sets the least important weights of the encoder's linear modules to zero."""
+    """Sets the least important weights of the encoder's linear modules to zero, or learns which in training."""
 
     name: ClassVar[str] = "sparsify"
     config_type: ClassVar[type[StageConfig]] = SparsifyConfig
     produces: ClassVar[Produces] = "checkpoint"
-    packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers")
+    packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers", "accelerate")
+
+    def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
+        """Raises RecipeError where ``train`` names a teacher that is no earlier stage."""
+        if self._train.teacher is not None and self._train.teacher not in earlier:
+            raise unknown_teacher(self._train.teacher, earlier)
 
     def requires(self, context: Context) -> None:
-        """Checks the checkpoint before any work.
+        """Checks the checkpoint, and what ``movement`` trains on, before any work.
 
         Raises:
-            ModelError: no supported model.
+            ModelError: no supported model; for ``movement``, a model or teacher without the data's labels.
+            RecipeError: an unknown teacher stage, or a task that is not trained here.
         """
         load_config(context.current)
+        if self.config.method == "movement":
+            check_trainable(context.data.task, f"{self.name} (method: movement)")
+            check_labels(context.current, context.data.label_names)
+            if (teacher := self._teacher(context)) is not None:
+                check_trainable(context.data.task, f"{self.name} (with a teacher)", ("text-classification",))
+                check_labels(teacher, context.data.label_names)
 
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Sets weights to zero and saves; returns what became smaller and what did not."""
         settings = self.config
-        with reproducible(seed=context.seed, threads=context.threads):
+        with reproducible(seed=self._seed(context), threads=context.threads):
             model = load_compressed(context.current, task=find_task(context.current))
             modules = encoder_matrices(model)
-            scores = {name: module.weight.detach().abs() for name, module in modules.items()}
-            if settings.activations:
-                split = sampled(context.data.train, settings.sentences, seed=context.seed)
-                norms = input_norms(model, modules, encode_split(context.current, split, max_tokens=_MAX_TOKENS))
-                scores = {name: value * norms[name] for name, value in scores.items()}
-            masks = masks_for(
-                scores, pattern=settings.pattern, ratio=settings.ratio or 0.0,
-                granularity="matrix" if settings.activations else settings.by,
-            )  # fmt: skip
-            if not any(fits(value.shape, settings.pattern) for value in scores.values()):
+            if not any(fits(module.weight.shape, settings.pattern) for module in modules.values()):
                 raise ModelError(
                     f"no matrix of {context.current.path} can be divided by the pattern {settings.pattern}",
                     remedy="choose another pattern",
                 )
-            with torch.no_grad():
-                for name, module in modules.items():
-                    module.weight.mul_(masks[name])
+            learn = self._learn if settings.method == "movement" else self._rank
+            masks, learnt = learn(context, model, modules)
         carry_files(context.current, output)
         save_checkpoint(model, context.current.path, output)
         weights = sum(mask.numel() for mask in masks.values())
         zeros = sum(int((module.weight == 0).sum()) for module in modules.values())
         facts = {
             "sparsity": {
+                "method": settings.method,
                 "pattern": settings.pattern,
                 "encoder_weights": weights,
                 "zeros": zeros,
@@ -111,9 +131,11 @@ class Sparsify(Stage[SparsifyConfig]):
                 "compressed_before": sum(map(_deflated, sorted(context.current.path.glob("*.safetensors")))),
                 "compressed_after": _deflated(output / WEIGHTS),
             },
+            **learnt,
             "faster": "nothing: shapes are the same, and no exported format's kernels skip zeros by themselves",
         }
-        write_history(output, context.current, {"stage": self.name, **facts})
+        told = {name: value for name, value in facts.items() if name != "curves"}
+        write_history(output, context.current, {"stage": self.name, **told})
         return facts
 
     def ensures(self, context: Context, output: Path) -> None:
@@ -123,8 +145,73 @@ class Sparsify(Stage[SparsifyConfig]):
         if found != expected:
             raise StageError(f"{output} has {found} zeros; expected {expected}", remedy="report this stage")
 
+    def _rank(self, context: Context, model: nn.Module, modules: Modules) -> tuple[Masks, dict[str, Any]]:
+        """Masks the weights that are smallest now; returns the masks and no further facts."""
+        settings = self.config
+        scores = {name: module.weight.detach().double().square() for name, module in modules.items()}
+        if settings.activations:
+            split = sampled(context.data.train, settings.sentences, seed=context.seed)
+            norms = input_norms(model, modules, encode_split(context.current, split, max_tokens=_MAX_TOKENS))
+            scores = {name: value * norms[name].square() for name, value in scores.items()}
+        masks = masks_for(
+            scores, pattern=settings.pattern, ratio=settings.ratio or 0.0,
+            granularity="matrix" if settings.activations else settings.by,
+        )  # fmt: skip
+        with torch.no_grad():
+            for name, module in modules.items():
+                module.weight.mul_(masks[name])
+        return masks, {}
 
-def encoder_matrices(model: nn.Module) -> dict[str, nn.Linear]:
+    def _learn(self, context: Context, model: nn.Module, modules: Modules) -> tuple[Masks, dict[str, Any]]:
+        """Trains weights and masks; returns the masks, the curves and the scores before and after."""
+        settings, task = self._train, context.data.task
+        if settings.freeze_embeddings:
+            freeze_word_embeddings(model)
+        splits = {
+            name: encode_split(context.current, split, max_tokens=settings.max_tokens)
+            for name, split in context.data.splits.items()
+        }
+        before = {name: evaluate_model(model, splits[name], task=task) for name in ("validation", "test")}
+        objective = Classification(model, task)
+        if (teacher := self._teacher(context)) is not None:
+            data = encode_split(teacher, context.data.train, max_tokens=settings.max_tokens)
+            objective = TaughtClassification(
+                model, predict_logits(load_compressed(teacher), data), weight=settings.teacher_weight,
+                temperature=settings.temperature,
+            )  # fmt: skip
+        learnt = LearntMasks(
+            modules, pattern=self.config.pattern, ratio=self.config.ratio or 0.0, granularity=self.config.by,
+            settings=settings,
+        )  # fmt: skip
+        curves = train(
+            objective, splits["train"], settings, seed=self._seed(context), scratch=context.scratch,
+            progress=context.progress, before_step=learnt.before_step,
+        )  # fmt: skip
+        masks = learnt.settle()
+        after = {name: evaluate_model(model, splits[name], task=task) for name in before}
+        evaluation = {
+            name: {split: it.model_dump() for split, it in found.items()}
+            for name, found in (("before", before), ("after", after))
+        }
+        return masks, {"curves": curves, "evaluation": evaluation}
+
+    @property
+    def _train(self) -> MovementSettings:
+        return self.config.train or MovementSettings()
+
+    def _seed(self, context: Context) -> int:
+        return context.seed if self._train.seed is None else self._train.seed
+
+    def _teacher(self, context: Context) -> Checkpoint | None:
+        name = self._train.teacher
+        if name is None:
+            return None
+        if name not in context.checkpoints:
+            raise unknown_teacher(name, context.checkpoints)
+        return context.checkpoints[name]
+
+
+def encoder_matrices(model: nn.Module) -> Modules:
     """Returns the linear modules inside the stored encoder layers, by path."""
     adapter = adapter_for(model.config)
     return {
@@ -135,7 +222,7 @@ def encoder_matrices(model: nn.Module) -> dict[str, nn.Linear]:
     }
 
 
-def input_norms(model: nn.Module, modules: dict[str, nn.Linear], data: EncodedSplit) -> dict[str, torch.Tensor]:
+def input_norms(model: nn.Module, modules: Modules, data: EncodedSplit) -> dict[str, torch.Tensor]:
     """Returns the norm of each module's inputs over all tokens, shape (columns,); one streaming pass."""
     powers = {name: torch.zeros(module.in_features, dtype=torch.float64) for name, module in modules.items()}
 

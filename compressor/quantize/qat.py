@@ -10,13 +10,13 @@ from pydantic import Field, ValidationError, model_validator
 from torch import nn
 
 from compressor.core.checkpoint import QUANTIZATION, Checkpoint
-from compressor.core.errors import RecipeError, StageError, nearest
+from compressor.core.errors import StageError
 from compressor.core.folders import write_json
 from compressor.data.batches import EncodedSplit, encode_split, sorted_batches
 from compressor.distill.losses import HiddenLoss, LogitsLoss, LossConfig, check_losses, needs_of
 from compressor.distill.objective import Distillation
 from compressor.distill.outputs import Shape, model_shape
-from compressor.distill.stage import check_labels, same_lengths, same_vocabulary
+from compressor.distill.stage import check_labels, same_lengths, same_vocabulary, unknown_teacher
 from compressor.distill.teacher import TeacherOutputs
 from compressor.evaluation import check_reference, evaluate_model
 from compressor.finetune import check_saved
@@ -86,7 +86,7 @@ class QAT(Stage[QATConfig]):
     def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
         """Raises RecipeError where the named teacher is no earlier stage."""
         if self.config.teacher is not None and self.config.teacher not in earlier:
-            raise self._unknown_teacher(earlier)
+            raise unknown_teacher(self.config.teacher, earlier)
 
     def requires(self, context: Context) -> None:
         """Checks teacher, labels and layer maps before any work.
@@ -205,14 +205,8 @@ class QAT(Stage[QATConfig]):
         if name is None:
             return context.current
         if name not in context.checkpoints:
-            raise self._unknown_teacher(tuple(context.checkpoints))
+            raise unknown_teacher(name, context.checkpoints)
         return context.checkpoints[name]
-
-    def _unknown_teacher(self, known: tuple[str, ...]) -> RecipeError:
-        return RecipeError(
-            f"'teacher: {self.config.teacher}' names no earlier stage that made a checkpoint",
-            remedy=nearest(str(self.config.teacher), known) if known else "put that stage before this one",
-        )
 
 
 class _QuantizedDistillation(Distillation):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import torch
@@ -29,6 +29,7 @@ def train(
     seed: int,
     scratch: Path,
     progress: Progress = silent,
+    before_step: Callable[[int, int], None] | None = None,
 ) -> Curves:
     """Minimises an objective over a split, in place, and returns the loss curves.
 
@@ -42,6 +43,8 @@ def train(
         seed: fixes the order of batches; dropout follows torch's own stream.
         scratch: folder for checkpoints within training.
         progress: told after every step.
+        before_step: called with the step, from 0, and the number of all steps: for what changes in training by plan.
+            What it changes has to be in the objective's state, or follow from the step, for a run to resume.
 
     Raises:
         StageError: a loss or the gradient is not finite; the weights of the step before are kept in ``scratch``, and a
@@ -57,6 +60,8 @@ def train(
     for step, indices in planned_batches(data, settings, seed, start=done):
         objective.progress = step / total
         objective.epoch = step // settings.steps_per_epoch(len(data))
+        if before_step is not None:
+            before_step(step, total)
         labels = torch.tensor([data.labels[index] for index in indices])
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=settings.bf16):
             losses: dict[str, torch.Tensor] = prepared(data.inputs(indices), labels, indices)
