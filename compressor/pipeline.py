@@ -22,6 +22,7 @@ from compressor.core.environment import machine, versions
 from compressor.core.errors import FolderError, RecipeError, nearest
 from compressor.core.folders import MARKER, disk_errors, ensure_ours, new_folder, swap, write_json, write_marker
 from compressor.core.hashing import sha256_file, sha256_folder, sha256_json
+from compressor.core.latency import LatencySource
 from compressor.core.measurement import Measurement
 from compressor.data.dataset import TextDataset
 from compressor.recipe import Recipe, StageEntry
@@ -78,6 +79,8 @@ class Inputs:
     threads: int
     profiles: Callable[[str], DeviceProfile] | None = None
     """Returns the profile of a named device; the front end knows them."""
+    latency: LatencySource | None = None
+    """Returns a device's latency model; the front end can measure."""
 
 
 @dataclass
@@ -160,7 +163,7 @@ def run(
     open_run_folder(folder, force=force)
     context = Context(
         teacher=inputs.teacher, current=inputs.teacher, data=inputs.data, seed=recipe.seed, threads=inputs.threads,
-        workdir=folder, scratch=folder, profiles=inputs.profiles,
+        workdir=folder, scratch=folder, profiles=inputs.profiles, latency=inputs.latency,
     )  # fmt: skip
     records: list[StageRecord] = []
     fresh = force

@@ -14,6 +14,7 @@ from compressor.core.artifact import Artifact
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.device import DeviceProfile
 from compressor.core.errors import RecipeError, nearest
+from compressor.core.latency import LatencyModel, LatencySource
 from compressor.core.measurement import Measurement
 from compressor.data.dataset import TextDataset
 
@@ -62,6 +63,8 @@ class Context:
     progress: Progress = silent
     profiles: Callable[[str], DeviceProfile] | None = None
     """Returns the profile of a named device; None where no devices are known."""
+    latency: LatencySource | None = None
+    """Measures (or has measured) a device's time per layer; None where no device can be asked."""
 
     def device(self, name: str) -> DeviceProfile:
         """Returns the profile of a named device.
@@ -73,6 +76,17 @@ class Context:
         if self.profiles is None:
             raise RecipeError(f"the device '{name}' is not known here", remedy="run the recipe through compressor.run")
         return self.profiles(name)
+
+    def latency_model(self, device: str, tokens: int) -> LatencyModel:
+        """Returns a device's time per layer of the current checkpoint.
+
+        Raises:
+            RecipeError: no device can be asked here.
+            DeviceError: the device is not reached, or is in no measurable condition.
+        """
+        if self.latency is None:
+            raise RecipeError(f"'{device}' cannot be measured here", remedy="name a file with its latency model")
+        return self.latency(device, self.current, tokens)
 
     @property
     def trained_teacher(self) -> Checkpoint:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.device import DeviceProfile
+from compressor.core.latency import LatencyModel
 from compressor.core.schema import Text
 from compressor.data.demo_model import demo_teacher
 from compressor.data.intents import write_intents
@@ -54,7 +55,7 @@ def read_inputs(recipe: Recipe, demo_folder: Path) -> Inputs:
         if device := getattr(entry.config, "device", None):
             profile_of(device)
     threads = recipe.threads or default_threads()
-    return Inputs(teacher=teacher, data=data, threads=threads, profiles=profile_of)
+    return Inputs(teacher=teacher, data=data, threads=threads, profiles=profile_of, latency=_latency)
 
 
 def profile_of(device: str) -> DeviceProfile:
@@ -64,6 +65,12 @@ def profile_of(device: str) -> DeviceProfile:
         UsageError: no such profile.
     """
     return parse_device(device).profile
+
+
+def _latency(device: str, source: Checkpoint, tokens: int) -> LatencyModel:
+    from compressor.app.layer_costs import latency_of  # it measures, and so imports what reads inputs
+
+    return latency_of(device, source, tokens)
 
 
 def default_threads() -> int:

@@ -1,8 +1,8 @@
-"""What a device can do, as plain data, and what a device lets us ask about time."""
+"""What a device can do, as plain data."""
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Literal
 
 from pydantic import Field
 
@@ -102,11 +102,3 @@ class DeviceProfile(Record):
                 format=format_name, reason=f"{self.title} has no runtime for it", instead=" or ".join(self.formats)
             )
         return None
-
-
-class LatencyModel(Protocol):
-    """Predicts a model's time on a device from its shape; pruning to milliseconds asks it."""
-
-    def predict_ms(self, layers: int, heads: int, intermediate: int, tokens: int) -> float:
-        """Returns the predicted inference time of one sentence in milliseconds."""
-        ...

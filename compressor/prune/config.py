@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -20,17 +21,13 @@ class Budget(StageConfig):
     mflops: float | None = Field(default=None, gt=0)
     """Millions of operations (a multiply-add is two) of the encoder for one sentence of ``tokens``."""
     ms: float | None = Field(default=None, gt=0)
-    """Predicted milliseconds of one sentence of ``tokens``, by the table in ``latency``."""
-    latency: str | None = None
-    """JSON file with a device's time per layer; see :class:`compressor.prune.costs.CostTable`."""
+    """Predicted milliseconds of one sentence of ``tokens``, by the latency model that ``prune`` names."""
     tokens: int = Field(default=32, gt=0)
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if sum(limit is not None for limit in (self.parameters, self.mflops, self.ms)) != 1:
             raise ValueError("set one of 'parameters', 'mflops' and 'ms'")
-        if (self.ms is None) != (self.latency is None):
-            raise ValueError("'ms' and 'latency' go together: times are predicted by a device's table")
         return self
 
 
@@ -43,6 +40,8 @@ class PruneConfig(StageConfig):
     """Share of all feed-forward neurons to remove."""
     budget: Budget | None = None
     """Instead of ``heads`` and ``ffn``: the least share of both that keeps within a cost."""
+    latency: str | None = None
+    """For a budget in ``ms``: JSON file of a :class:`compressor.core.latency.LatencyModel`, or a device to measure."""
     drop_layers: Annotated[int, Field(ge=0)] | tuple[int, ...] = 0
     """How many layers to remove, the least important first; or which, counted from zero."""
     hidden: int | None = Field(default=None, gt=0)
@@ -62,9 +61,17 @@ class PruneConfig(StageConfig):
         ratios = self.heads > 0 or self.ffn > 0
         if self.budget is not None and ratios:
             raise ValueError("a 'budget' decides how much goes: leave 'heads' and 'ffn' out")
+        if (self.budget is None or self.budget.ms is None) != (self.latency is None):
+            raise ValueError("'budget: {ms: …}' and 'latency' go together: times are predicted by a device's table")
         if not (ratios or self.budget or self.drop_layers or self.hidden):
             raise ValueError("say what to remove: 'heads', 'ffn', 'budget', 'drop_layers' or 'hidden'")
         return self
+
+    @property
+    def latency_file(self) -> Path | None:
+        """The file that ``latency`` names; None where it names a device, or nothing."""
+        named = None if self.latency is None else Path(self.latency)
+        return named if named is not None and (named.suffix == ".json" or named.is_file()) else None
 
     @property
     def cuts(self) -> bool:

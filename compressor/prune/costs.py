@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
 import torch
-from pydantic import Field, ValidationError, model_validator
 
-from compressor.core.device import LatencyModel
-from compressor.core.errors import UsageError
-from compressor.core.schema import Record
+from compressor.core.latency import LatencyModel
 from compressor.families import adapter_for
 from compressor.families.adapter import linear
 from compressor.shapes import Shape, build, parameters_of
@@ -54,79 +48,16 @@ class Costs:
         scores = 2 * tokens * tokens * shape.head_size * heads
         return 2 * (tokens * (heads * self._head_weights + neurons * self._neuron_weights) + scores)
 
-    def milliseconds(self, shape: Shape, tokens: int, model: LatencyModel) -> float:
+    def milliseconds(self, shape: Shape, model: LatencyModel) -> float:
         """Returns the predicted time of one sentence: what no layer costs, and each layer's own share."""
-        applied = self._applied(shape)
-        idle = model.predict_ms(0, applied[0].heads, applied[0].ffn[0], tokens)
-        return idle + sum(model.predict_ms(1, it.heads, sum(it.ffn), tokens) - idle for it in applied)
+        layers = (model.predict_ms(1, it.heads, sum(it.ffn)) - model.idle_ms for it in self._applied(shape))
+        return model.idle_ms + sum(layers)
 
     def _applied(self, shape: Shape) -> tuple[Any, ...]:
         """Returns the layers as often as they are applied."""
         if not self._shares:
             return shape.applied
         return tuple(shape.layers[index * len(shape.layers) // self._depth] for index in range(self._depth))
-
-
-class CostTable(Record):
-    """Times of one encoder layer on one device, measured at some widths: a ``LatencyModel``."""
-
-    device: str
-    tokens: int = Field(ge=1)
-    idle_ms: float = Field(ge=0)
-    """Time of the model without any layer: embeddings, pooler, head."""
-    heads: tuple[int, ...] = Field(min_length=1)
-    """Ascending."""
-    intermediate: tuple[int, ...] = Field(min_length=1)
-    """Ascending."""
-    layer_ms: tuple[tuple[float, ...], ...]
-    """One row for each of ``heads``, one column for each of ``intermediate``."""
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        rows = {len(row) for row in self.layer_ms}
-        if len(self.layer_ms) != len(self.heads) or rows != {len(self.intermediate)}:
-            raise ValueError("layer_ms needs a row for each of heads and a column for each of intermediate")
-        if any(list(axis) != sorted(set(axis)) for axis in (self.heads, self.intermediate)):
-            raise ValueError("heads and intermediate must ascend")
-        return self
-
-    @classmethod
-    def load(cls, file: Path) -> CostTable:
-        """Reads a table.
-
-        Raises:
-            UsageError: no such file, or no such table.
-        """
-        try:
-            return cls.model_validate_json(file.read_bytes())
-        except (OSError, ValidationError) as error:
-            raise UsageError(
-                f"{file} is no latency table: {error}",
-                remedy="expected JSON with device, tokens, idle_ms, heads, intermediate and layer_ms",
-            ) from error
-
-    def predict_ms(self, layers: int, heads: int, intermediate: int, tokens: int) -> float:
-        """Returns the time by bilinear interpolation; beyond the table its outermost slope goes on.
-
-        Raises:
-            UsageError: the table was measured at another length.
-        """
-        if tokens != self.tokens:
-            raise UsageError(
-                f"the latency table of {self.device} holds times at {self.tokens} tokens; asked for {tokens}",
-                remedy=f"set tokens: {self.tokens}, or measure a table at {tokens}",
-            )
-        table = np.asarray(self.layer_ms)
-        columns = [_interpolate(self.intermediate, row, intermediate) for row in table]
-        return self.idle_ms + layers * max(0.0, _interpolate(self.heads, np.asarray(columns), heads))
-
-
-def _interpolate(at: tuple[int, ...], values: np.ndarray, x: int) -> float:
-    if len(at) == 1:
-        return float(values[0])
-    left = min(max(bisect_right(at, x) - 1, 0), len(at) - 2)
-    share = (x - at[left]) / (at[left + 1] - at[left])
-    return float(values[left] + share * (values[left + 1] - values[left]))
 
 
 def _units(layers: tuple[Any, ...]) -> tuple[int, int]:

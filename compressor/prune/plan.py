@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from compressor.core.errors import RecipeError
+from compressor.core.latency import LatencyModel
 from compressor.families import adapter_for
 from compressor.prune.allocation import Allocation, Scores, allocate
 from compressor.prune.channels import narrower_config
 from compressor.prune.config import Budget, PruneConfig
-from compressor.prune.costs import Costs, CostTable
+from compressor.prune.costs import Costs
 from compressor.shapes import CLASSIFIER, Shape, parameters_of, plain_shape
 
 _STEPS = 1000
@@ -81,6 +81,7 @@ def plan_pruning(
     *,
     multiple: int,
     auto_class: str = CLASSIFIER,
+    latency: LatencyModel | None = None,
 ) -> PrunePlan:
     """Decides what is kept of a model whose layers are already chosen.
 
@@ -92,11 +93,18 @@ def plan_pruning(
         settings: what is asked for.
         multiple: feed-forward widths become multiples of it.
         auto_class: the transformers class of the model, whose head may depend on the hidden size.
+        latency: what predicts times, for a budget in milliseconds.
 
     Raises:
-        RecipeError: a ratio or budget that would leave a layer empty, or a hidden size that does not fit.
+        RecipeError: a ratio or budget that would leave a layer empty, a hidden size that does not fit, or a latency
+            model of something else.
     """
     target = config if settings.hidden is None else narrower_config(config, settings.hidden)
+    if latency is not None and settings.budget is not None:
+        latency.check(
+            model_type=config.model_type, hidden_size=adapter_for(target).hidden_size(target), device=settings.device,
+            head_size=shape.head_size, tokens=settings.budget.tokens,
+        )  # fmt: skip
 
     def at(head_ratio: float, ffn_ratio: float) -> Allocation:
         return allocate(
@@ -111,7 +119,7 @@ def plan_pruning(
 
     ratios = (settings.heads, settings.ffn)
     if settings.budget is not None:
-        ratio = _least_ratio(settings.budget, Costs(target, shape), shape, at)
+        ratio = _least_ratio(settings.budget, Costs(target, shape), shape, at, latency)
         ratios = (ratio, ratio)
     allocation = at(*ratios)
     made = allocation.shape(shape)
@@ -135,15 +143,14 @@ def settle(config: Any, shape: Shape) -> tuple[Any, Shape | None]:
     return made, None if shape == plain_shape(made) else shape
 
 
-def _least_ratio(budget: Budget, costs: Costs, shape: Shape, at: Any) -> float:
+def _least_ratio(budget: Budget, costs: Costs, shape: Shape, at: Any, latency: LatencyModel | None) -> float:
     def within(made: Shape) -> bool:
         if budget.parameters is not None:
             return costs.parameters(made) <= budget.parameters
         if budget.mflops is not None:
             return costs.flops(made, budget.tokens) <= budget.mflops * 1e6
-        return table is not None and costs.milliseconds(made, budget.tokens, table) <= (budget.ms or 0.0)
+        return latency is not None and costs.milliseconds(made, latency) <= (budget.ms or 0.0)
 
-    table = None if budget.latency is None else CostTable.load(Path(budget.latency))
     best, low, high = None, 0, _STEPS - 1
     while low <= high:
         middle = (low + high) // 2

@@ -12,6 +12,7 @@ from torch import nn
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import RecipeError, StageError
 from compressor.core.folders import write_json
+from compressor.core.latency import LatencyModel
 from compressor.data.batches import encode_split
 from compressor.data.dataset import sampled
 from compressor.families import adapter_for
@@ -21,6 +22,7 @@ from compressor.models import load_compressed, load_config, save_checkpoint, uni
 from compressor.prune.allocation import Scores, no_scores
 from compressor.prune.channels import channel_importance, keep_channels
 from compressor.prune.config import PruneConfig
+from compressor.prune.costs import Costs
 from compressor.prune.importance import IMPORTANCE, Importance, cached_importance
 from compressor.prune.plan import PrunePlan, kept_depths, plan_pruning, settle, shallower
 from compressor.prune.surgery import keep_heads, keep_layers, keep_neurons, state_widths
@@ -42,12 +44,25 @@ class Prune(Stage[PruneConfig]):
     produces: ClassVar[Produces] = "checkpoint"
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers")
 
+    def files(self) -> tuple[Path, ...]:
+        """Returns the latency model's file where one is named."""
+        return () if self.config.latency_file is None else (self.config.latency_file,)
+
     def forecast(self, model_config: Any) -> Any:
-        """Returns the pruned model's config, which carries its shape; exact but for widths that a device decides."""
+        """Returns the pruned model's config, which carries its shape; exact but for widths that a device decides.
+
+        A latency model that is yet to be measured is not waited for: heads and neurons are then as before.
+        """
         shape = forecast_shape(model_config) or plain_shape(model_config)
         kept = kept_depths(model_config, self.config.drop_layers, ())
         config, shape = shallower(model_config, shape, kept)
-        plan = plan_pruning(config, shape, *no_scores(shape), self.config, multiple=self.config.multiple_of or 1)
+        file = self.config.latency_file
+        if self.config.latency is not None and file is None:
+            return with_shape(*settle(config, shape))
+        plan = plan_pruning(
+            config, shape, *no_scores(shape), self.config, multiple=self.config.multiple_of or 1,
+            latency=None if file is None else LatencyModel.load(file),
+        )  # fmt: skip
         return with_shape(*settle(plan.config, plan.shape))
 
     def requires(self, context: Context) -> None:
@@ -56,7 +71,7 @@ class Prune(Stage[PruneConfig]):
         Raises:
             RecipeError: a layer would be left without heads or neurons, layers that are not there, a hidden size that
                 does not fit, or an importance that this task cannot give.
-            UsageError: an unknown device, or no latency table where one is named.
+            UsageError: an unknown device, or no latency model where one is named.
         """
         if self.config.cuts and self.config.importance == "taylor":
             check_trainable(context.data.task, f"{self.name} (importance: taylor)")
@@ -67,12 +82,18 @@ class Prune(Stage[PruneConfig]):
                 "the hidden size of a sentence embedding is its answer's width", remedy="leave 'hidden' out"
             )
         config, shape = shallower(config, shape, kept_depths(config, self.config.drop_layers, ()))
-        plan_pruning(config, shape, *no_scores(shape), self.config, multiple=self._multiple(context))
+        multiple, file = self._multiple(context), self.config.latency_file
+        if self.config.latency is not None and file is None:
+            context.device(self.config.latency)
+            return
+        latency = None if file is None else LatencyModel.load(file)
+        plan_pruning(config, shape, *no_scores(shape), self.config, multiple=multiple, latency=latency)
 
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Prunes and saves; returns the parameter arithmetic and what each layer kept."""
         settings = self.config
         task = find_task(context.current)
+        latency = self._latency(context)
         with reproducible(seed=context.seed, threads=context.threads):
             model = load_compressed(context.current, task=task)
             before = unique_parameters(model)
@@ -89,6 +110,7 @@ class Prune(Stage[PruneConfig]):
                 settings,
                 multiple=self._multiple(context),
                 auto_class=auto_class,
+                latency=latency,
             )
             predicted -= plan.saved
             cut(model, plan)
@@ -101,7 +123,7 @@ class Prune(Stage[PruneConfig]):
         save_checkpoint(model, context.current.path, output)
         if found is not None:
             write_json(output / IMPORTANCE, json.loads(found.model_dump_json()))
-        facts = {
+        facts: dict[str, Any] = {
             "parameters": {"before": before, "after": unique_parameters(model), "predicted": predicted},
             "layers_kept": list(kept),
             "heads": [layer.heads for layer in plan.shape.layers],
@@ -110,6 +132,12 @@ class Prune(Stage[PruneConfig]):
             "removed": {"heads": plan.ratios[0], "ffn": plan.ratios[1]},
             "bytes": {"before": context.current.size_bytes, "after": Checkpoint(output).size_bytes},
         }
+        if latency is not None:
+            predicted_ms = Costs(plan.config, shape_of(model)).milliseconds(shape_of(model), latency)
+            facts["latency"] = {
+                "device": latency.device, "format": latency.format, "precision": latency.precision,
+                "threads": latency.threads, "tokens": latency.tokens, "predicted_ms": predicted_ms,
+            }  # fmt: skip
         write_history(output, context.current, {"stage": self.name, "importance": settings.importance, **facts})
         return facts
 
@@ -125,6 +153,13 @@ class Prune(Stage[PruneConfig]):
             return self.config.multiple_of
         named = None if self.config.device is None else context.device(self.config.device).widths_multiple_of
         return named or 1
+
+    def _latency(self, context: Context) -> LatencyModel | None:
+        if self.config.latency is None or self.config.budget is None:
+            return None
+        if (file := self.config.latency_file) is not None:
+            return LatencyModel.load(file)
+        return context.latency_model(self.config.latency, self.config.budget.tokens)
 
     def _importance(self, context: Context, model: nn.Module) -> Importance | None:
         by_order = isinstance(self.config.drop_layers, tuple) or adapter_for(model.config).shares_layers

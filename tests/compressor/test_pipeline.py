@@ -182,3 +182,13 @@ def test_scratch_of_an_abandoned_setting_is_removed(road, tmp_path):
     with pytest.raises(StageError):
         road(("one", "deux"), fail="deux")
     assert len([path for path in (tmp_path / "run" / ".work").iterdir() if path.name.startswith("02-")]) == 1
+
+
+def test_a_file_that_the_settings_name_is_part_of_the_key(road, tmp_path, monkeypatch):
+    named = tmp_path / "named.txt"
+    named.write_text("first")
+    monkeypatch.setattr(AppendStage, "files", lambda self: (named,) if self.config.word == "two" else ())
+    road()
+    assert statuses(road()) == ["cached"] * 3
+    named.write_text("second")
+    assert statuses(road()) == ["cached", "ran", "ran"]

@@ -6,13 +6,16 @@ import torch
 from pydantic import ValidationError
 
 from compressor.core.checkpoint import Checkpoint
-from compressor.core.errors import RecipeError
+from compressor.core.device import DeviceProfile
+from compressor.core.errors import RecipeError, UsageError
+from compressor.core.latency import LatencyModel
 from compressor.data.batches import encode_split
 from compressor.distill.config import DistillConfig
 from compressor.distill.stage import Distill
 from compressor.families import adapter_for
 from compressor.models import load_compressed, load_config, unique_parameters
 from compressor.prune.config import PruneConfig
+from compressor.prune.costs import Costs
 from compressor.prune.importance import IMPORTANCE, importance_of
 from compressor.prune.stage import Prune
 from compressor.shapes import parameters_of, shape_of
@@ -161,7 +164,6 @@ def test_taylor_is_the_gradient_of_a_gate(checkpoint_of):
 
 
 def test_budgets_are_met_and_no_further_than_needed(checkpoint_of, tmp_path):
-    from compressor.prune.costs import Costs
 
     source = checkpoint_of("bert")
     before = shape_of(load_compressed(source))
@@ -176,23 +178,73 @@ def test_budgets_are_met_and_no_further_than_needed(checkpoint_of, tmp_path):
     assert 0.6 * limit < costs.flops(shape_of(load_compressed(made.path)), 16) / 1e6 <= limit
 
 
-def test_a_time_budget_is_met_by_the_device_s_table(checkpoint_of, tmp_path):
-    from compressor.prune.costs import Costs, CostTable
+TABLE = LatencyModel(
+    device="phone@adb:1", format="tflite", precision="int8", threads=1, model_type="bert", hidden_size=32, head_size=8,
+    tokens=16, idle_ms=0.5, heads=(1, 4), intermediate=(8, 64), layer_ms=((0.5, 1.0), (1.5, 2.0)),
+)  # fmt: skip
 
-    table = {
-        "device": "phone", "tokens": 16, "idle_ms": 0.5, "heads": [1, 4], "intermediate": [8, 64],
-        "layer_ms": [[0.5, 1.0], [1.5, 2.0]],
-    }  # fmt: skip
+
+def test_a_time_budget_is_met_by_the_device_s_table(checkpoint_of, tmp_path):
     file = tmp_path / "latency.json"
-    file.write_text(CostTable.model_validate(table).model_dump_json())
+    file.write_text(TABLE.model_dump_json())
     source = checkpoint_of("bert")
-    budget = {"ms": 3.0, "latency": str(file), "tokens": 16}
-    _, made, _ = pruned(tmp_path, source, budget=budget)
+    facts, made, foretold = pruned(tmp_path, source, budget={"ms": 3.0, "tokens": 16}, latency=str(file))
     model = load_compressed(made.path)
     costs = Costs(model.config, shape_of(model))
-    assert 2.5 < costs.milliseconds(shape_of(model), 16, CostTable.load(file)) <= 3.0
+    found = costs.milliseconds(shape_of(model), LatencyModel.load(file))
+    assert 2.5 < found <= 3.0
+    assert facts["latency"]["predicted_ms"] == pytest.approx(found)
+    assert (facts["latency"]["device"], facts["parameters"]["after"]) == ("phone@adb:1", foretold)
     before = shape_of(load_compressed(source))
-    assert Costs(load_config(source), before).milliseconds(before, 16, CostTable.load(file)) == pytest.approx(4.5)
+    assert Costs(load_config(source), before).milliseconds(before, TABLE) == pytest.approx(4.5)
+
+
+def test_a_device_is_asked_for_its_table_through_the_context(checkpoint_of, tmp_path):
+    source = checkpoint_of("bert")
+    asked = []
+
+    def measure(device, checkpoint, tokens):
+        asked.append((device, checkpoint.hash, tokens))
+        return TABLE
+
+    stage = Prune(PruneConfig(budget={"ms": 3.0, "tokens": 16}, latency="phone"))
+    profile = DeviceProfile(name="phone", title="a phone", kind="android", architecture="aarch64", formats=("tflite",))
+    where = context(tmp_path / "run", source, latency=measure, profiles=lambda name: profile)
+    stage.requires(where)
+    assert asked == [], "measured before it was time"
+    assert run_stage(stage, where, tmp_path / "out")["latency"]["predicted_ms"] <= 3.0
+    assert asked == [("phone", source.hash, 16)]
+    assert parameters_of(stage.forecast(load_config(source))) == parameters_of(load_config(source))
+    with pytest.raises(RecipeError, match="cannot be measured here"):
+        stage.run(replace(where, latency=None), tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "albert", "tokens": 32}, "model_type albert, tokens 32; asked for model_type bert, tokens 16"),
+        ({"hidden_size": 64}, "hidden_size 64"),
+        ({"head_size": 16}, "head_size 16"),
+        ({"device": "tablet@local"}, "device tablet"),
+    ],
+)
+def test_a_table_of_something_else_is_refused_before_any_work(changes, message, checkpoint_of, tmp_path):
+    file = tmp_path / "latency.json"
+    file.write_text(TABLE.model_copy(update=changes).model_dump_json())
+    config = PruneConfig(budget={"ms": 3.0, "tokens": 16}, latency=str(file), device="phone", multiple_of=1)
+    with pytest.raises(RecipeError, match=message):
+        Prune(config).requires(context(tmp_path, checkpoint_of("bert")))
+
+
+def test_no_table_and_half_a_table_are_refused(checkpoint_of, tmp_path):
+    file = tmp_path / "latency.json"
+    stage = Prune(PruneConfig(budget={"ms": 3.0}, latency=str(file)))
+    for text in (None, "{}", TABLE.model_dump_json().replace("[0.5,1.0]", "[0.5]")):
+        if text is not None:
+            file.write_text(text)
+        with pytest.raises(UsageError, match="is no latency model"):
+            stage.requires(context(tmp_path, checkpoint_of("bert")))
+    assert stage.files() == (file,)
 
 
 def test_a_pruned_model_recovers_by_distillation_from_the_unpruned_one(trained, tmp_path):
