@@ -16,6 +16,7 @@ from compressor.core.artifact import Artifact
 from compressor.core.device import DeviceProfile
 from compressor.core.measurement import Measurement
 from compressor.core.verdict import Check
+from export.ladder import step_precision
 
 _MOST_OPERATORS = 4
 
@@ -72,13 +73,13 @@ def _length_mix(check: Check, measurement: Measurement) -> list[str]:
 
 def _next_precision(check: Check, artifact: Artifact, evidence: Evidence, share: float) -> list[str]:
     """Names the steps of the device's ladder that make a smaller file, with what a measured one brought."""
-    manifest = artifact.manifest
+    manifest, family = artifact.manifest, artifact.family
     size = {"fp32": 4.0, "fp16": 2.0, "mixed": 1.5, "w8a16": 1.0, "w8a8": 1.0, "int8": 1.0, "int4": 0.5}
     smaller = [
         step
         for step in evidence.profile.ladder
         if size[step.partition("-")[0]] < size[manifest.precision]
-        and evidence.profile.refusal(manifest.format, "int8" if step.startswith("int8") else step) is None  # type: ignore[arg-type]
+        and evidence.profile.refusal(manifest.format, step_precision(step), family=family) is None
     ]
     if not smaller:
         return [f"precision: {manifest.precision} is the smallest that {evidence.profile.name}'s ladder has"]

@@ -125,7 +125,7 @@ def _check(subjects: Sequence[Subject], *, runs: int, processes: int, threads: i
         )
     for subject in subjects:
         if subject.format is not None:
-            check_legal(device.profile, subject.format, subject.precision)
+            check_legal(device.profile, subject.format, subject.precision, family=subject.family)
         if not (subject.tokenizer / "tokenizer.json").is_file():
             raise ArtifactError(
                 f"{subject.tokenizer} holds no tokenizer.json; expected it there, because tokenisation is timed",

@@ -36,6 +36,8 @@ class Subject:
     """At most this many fresh processes: for a subject that takes long to start and is not judged by its spread."""
     format: Format | None = None
     precision: Precision | None = None
+    family: str | None = None
+    """The model's type, where it is known."""
 
 
 def subject_of(artifact: Artifact, *, pad_to: int | None = None) -> Subject:
@@ -64,6 +66,7 @@ def subject_of(artifact: Artifact, *, pad_to: int | None = None) -> Subject:
         pad_to=pad_to,
         format_name=manifest.format,
         precision=manifest.precision,
+        family=artifact.family,
     )
 
 
@@ -117,6 +120,7 @@ def _from_io(
     pad_to: int | None,
     format_name: Format,
     precision: Precision,
+    family: str | None = None,
 ) -> Subject:
     return Subject(
         name=name,
@@ -131,4 +135,5 @@ def _from_io(
         signatures=entry_points(io),
         format=format_name,
         precision=precision,
+        family=family,
     )

@@ -178,7 +178,8 @@ class _Exporter:
         if not self.backend.offers(rung.precision):
             return f"there is no {self.backend.format} file of {rung.precision}", "choose another format"
         device = self.request.device
-        if device is not None and (rule := device.refusal(self.backend.format, rung.precision)):
+        family = self.source.spec.model_type
+        if device is not None and (rule := device.refusal(self.backend.format, rung.precision, family=family)):
             return f"not on {device.name}: {rule.reason}", f"use {rule.instead}"
         static = rung.precision == "int8" and rung.plan.method == "static"
         if static and not self.request.calibration_texts:

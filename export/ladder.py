@@ -66,7 +66,7 @@ def rungs(
         return (first,)
     tries = [first]
     for step in ladder:
-        found = _precision(step)
+        found = step_precision(step)
         if found == "fp32" or _rank(found) > _rank(precision):
             continue
         if step == "int8-mixed":
@@ -112,10 +112,11 @@ def _rung(step: LadderStep, plan: QuantizationPlan) -> Rung:
     if step in _METHODS:
         plan = plan.model_copy(update={"method": _METHODS[step]})
     name = f"{step.replace('-', ' ')} on {plan.method}" if step == "int8-mixed" else step.replace("-", " ")
-    return Rung(name=name, precision=_precision(step), plan=plan, mixed=step == "int8-mixed")
+    return Rung(name=name, precision=step_precision(step), plan=plan, mixed=step == "int8-mixed")
 
 
-def _precision(step: LadderStep) -> Precision:
+def step_precision(step: LadderStep) -> Precision:
+    """Returns the precision of a step, whatever the way to it."""
     if step in ("int8-static", "int8-mixed", "int8-dynamic"):
         return "int8"
     return "int4" if step == "int4" else "fp16" if step == "fp16" else "fp32"

@@ -100,7 +100,7 @@ class BenchmarkStage(Stage[BenchmarkConfig]):
         refused = {
             item.name: rule.reason
             for item in wanted
-            if (rule := legality(device.profile, item.manifest.format, item.manifest.precision))
+            if (rule := legality(device.profile, item.manifest.format, item.manifest.precision, family=item.family))
         }
         return [item for item in wanted if item.name not in refused], refused
 

@@ -132,6 +132,8 @@ def convert(
     if target is not None and target.architecture != "any":  # the host's own profile: decided where the file is made
         reduced_range = saturates(target.architecture, target.cpu_features)
     checkpoint = find_model(model)
+    if target is not None:
+        check_legal(target, to, precision, family=load_config(checkpoint).model_type)
     wanted = _profiles(profiles, to)
     buckets = _buckets(lengths, wanted, sentences, checkpoint)
     task = task or find_task(checkpoint)

@@ -259,7 +259,8 @@ def _needs_times(artifact: Artifact, pairs: Sequence[tuple[Budget, Artifact]], d
     What it cannot run is judged as not measured there, which is no pass.
     """
     limited = any(budget.needs_times for budget, matched in pairs if matched.name == artifact.name)
-    return limited and legality(device.profile, artifact.manifest.format, artifact.manifest.precision) is None
+    manifest = artifact.manifest
+    return limited and legality(device.profile, manifest.format, manifest.precision, family=artifact.family) is None
 
 
 def _entries(measurements: Sequence[Measurement], verdict: Verdict, commit: str) -> list[Entry]:
@@ -284,7 +285,7 @@ def _artifacts(path: Path) -> list[Artifact]:
 
 def _check_runs(artifact: Artifact, device: DeviceAddress) -> None:
     """Refuses what the device cannot run, before anything is measured."""
-    check_legal(device.profile, artifact.manifest.format, artifact.manifest.precision)
+    check_legal(device.profile, artifact.manifest.format, artifact.manifest.precision, family=artifact.family)
     check_target(device.profile, artifact.manifest.target)
 
 

@@ -15,6 +15,7 @@ from benchmarks.report import write_report
 from benchmarks.report.data import ReportData
 from compressor import pipeline
 from compressor.app.inputs import read_inputs
+from compressor.app.legality import check_legality
 from compressor.app.reporting import report_data
 from compressor.core.errors import RecipeError
 from compressor.core.limits import MEASURED
@@ -78,6 +79,7 @@ def run(
     check_accept(loaded)
     pipeline.open_run_folder(folder, force=force)
     inputs = read_inputs(loaded, folder / "demo-data")
+    check_legality(loaded, inputs)
     result = pipeline.run(loaded, inputs, folder, from_stage=from_stage, until=until, force=force, listener=listener)
     verdict = _judge(loaded.accept, result)
     report = report_data(result, verdict, created=datetime.now(UTC).isoformat(timespec="seconds"))

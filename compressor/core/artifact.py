@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -213,6 +214,15 @@ class Artifact:
     def name(self) -> str:
         """The folder's name, e.g. ``tflite-int8``."""
         return self.path.name
+
+    @property
+    def family(self) -> str | None:
+        """The model's type by the artifact's ``config.json``, e.g. ``mobilebert``."""
+        try:
+            config = json.loads((self.path / "config.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+        return str(config["model_type"]) if "model_type" in config else None
 
     @property
     def size_mb(self) -> float:
