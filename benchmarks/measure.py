@@ -14,6 +14,7 @@ from benchmarks.subject import Subject
 from compressor.core.errors import ArtifactError, UsageError
 from compressor.core.measurement import Measurement, Runs
 from compressor.core.schema import Text
+from devices.affinity import check_cpus, core_numbers, resolve_cpus
 from devices.conditions import Cluster, Conditions, judge
 from devices.cooldown import cool_down
 from devices.legality import check_legal
@@ -41,6 +42,7 @@ def measure(
     warmup: WarmUp | None = None,
     time_limit_s: float = 600.0,
     prepare: bool = False,
+    cpus: str | None = None,
 ) -> list[Measurement]:
     """Times every subject on the same sentences, interleaved: in each round, one fresh process of each in random order.
 
@@ -58,17 +60,18 @@ def measure(
         warmup: when a length counts as warm.
         time_limit_s: for one process.
         prepare: put the device into a steadier state for the measurement, and back afterwards.
+        cpus: cores that the processes are pinned to; see :func:`devices.affinity.resolve_cpus`.
 
     Returns:
         One measurement a subject, in the order of ``subjects``.
 
     Raises:
-        UsageError: no subjects, two of one name, no sentences, or counts below 1.
+        UsageError: no subjects, two of one name, no sentences, counts below 1, or cores that are not there.
         IllegalOnDeviceError: the device cannot run a subject's format or precision.
         ArtifactError: a subject without its tokenizer.
         DeviceError: the device is not reached, or a process failed.
     """
-    _check(subjects, runs=runs, processes=processes, threads=threads, device=device)
+    _check(subjects, runs=runs, processes=processes, threads=threads, device=device, cpus=cpus)
     order = sample(sentences, runs, seed=seed)
     orders = {item.name: split(order, min(processes, item.processes or processes)) for item in subjects}
     shuffle = random.Random(seed)
@@ -76,6 +79,7 @@ def measure(
     during: list[Conditions] = []
     with target_for(device) as target, prepared(target) if prepare else nullcontext():
         before = target.conditions()
+        cores = () if cpus is None else resolve_cpus(cpus, device, before, threads=threads)
         for number in range(max(map(len, orders.values()))):
             waiting = [subject for subject in subjects if number < len(orders[subject.name])]
             for subject in shuffle.sample(waiting, len(waiting)):
@@ -83,7 +87,7 @@ def measure(
                 if device.transport != "local":
                     during.append(cool_down(target.conditions, before, limit_s=COOL_DOWN_S))
                 _LOG.info("process %d of %d: %s", number + 1, len(part), subject.name)
-                job = _job(subject, sentences, part[number], threads=threads, warmup=warmup or WarmUp())
+                job = _job(subject, sentences, part[number], threads=threads, warmup=warmup or WarmUp(), cpus=cores)
                 results[subject.name].append(run_job(target, job, time_limit_s=time_limit_s))
         after = target.conditions()
         fingerprint = target.fingerprint()
@@ -98,6 +102,7 @@ def measure(
             during=during,
             after=after,
             threads=threads,
+            cpus=cores,
             seed=seed,
         )
         for subject in subjects
@@ -111,7 +116,9 @@ def measurement_name(measurement: Measurement) -> str:
     return f"{profile}{where}-{measurement.subject}"
 
 
-def _check(subjects: Sequence[Subject], *, runs: int, processes: int, threads: int, device: DeviceAddress) -> None:
+def _check(
+    subjects: Sequence[Subject], *, runs: int, processes: int, threads: int, device: DeviceAddress, cpus: str | None
+) -> None:
     names = [subject.name for subject in subjects]
     if not names or len(set(names)) != len(names):
         raise UsageError(
@@ -123,6 +130,10 @@ def _check(subjects: Sequence[Subject], *, runs: int, processes: int, threads: i
             f"runs {runs}, processes {processes}, threads {threads}; expected each to be at least 1",
             remedy="give positive numbers",
         )
+    if cpus is not None:
+        check_cpus(cpus, device.profile)
+        if gpu := [subject.name for subject in subjects if subject.runtime == "tensorrt"]:
+            raise UsageError(f"{gpu[0]} runs on a GPU; cpus names CPU cores", remedy="leave cpus out")
     for subject in subjects:
         if subject.format is not None:
             check_legal(device.profile, subject.format, subject.precision, family=subject.family)
@@ -140,6 +151,7 @@ def _job(
     *,
     threads: int,
     warmup: WarmUp,
+    cpus: tuple[int, ...],
 ) -> Job:
     """Builds the job for one process; only the sentences of its order travel, under their own index."""
     used = _used(order)
@@ -157,6 +169,7 @@ def _job(
         sentences=tuple(sentences[index] for index in used),
         order=tuple(position[index] for index in order),
         warmup=warmup,
+        cpus=cpus,
     )
 
 
@@ -171,6 +184,7 @@ def _measurement(
     during: Sequence[Conditions],
     after: Conditions,
     threads: int,
+    cpus: tuple[int, ...],
     seed: int,
 ) -> Measurement:
     peaks = [result.peak_memory_mb for result in results if result.peak_memory_mb is not None]
@@ -185,7 +199,11 @@ def _measurement(
         subject=subject.name,
         subject_hash=subject.hash,
         device=device.name,
-        fingerprint={**fingerprint, "python": results[0].python},
+        fingerprint={
+            **fingerprint,
+            "python": results[0].python,
+            **({"cpus": ",".join(map(str, cpus))} if cpus else {}),
+        },
         runtime=results[0].runtime,
         threads=threads,
         warmup_runs=sum(result.warmup_runs for result in results),
@@ -197,6 +215,7 @@ def _measurement(
         conditions_after={**after.model_dump(mode="json"), "notes": list(judgement.notes), **_extremes(during)},
         invalid_reason=judgement.invalid_reason
         or _clock_problem([before, *during, after])
+        or _strayed(results, cpus)
         or _migration(results, after.clusters),
         truncated_sentences=len(truncated),
         seed=seed,
@@ -220,29 +239,28 @@ def _clock_problem(readings: Sequence[Conditions]) -> str | None:
     return f"the device's clock stepped back by {-min(steps):.1f} s during the run: it restarted or was set; repeat"
 
 
+def _strayed(results: Sequence[RunnerResult], cpus: tuple[int, ...]) -> str | None:
+    """Returns which process ran outside the cores it was pinned to, where the runner tells."""
+    for number, result in enumerate(results, 1):
+        if cpus and (outside := set(result.cores or ()) - set(cpus)):
+            return f"process {number} ran on core {min(outside)}, though it was pinned to {', '.join(map(str, cpus))}"
+    return None
+
+
 def _migration(results: Sequence[RunnerResult], clusters: Sequence[Cluster]) -> str | None:
     """Returns which process ran on cores of two kinds: half of its times are those of the slower kind.
 
     Cores of one kind are all alike, so that moving between them is part of the machine's ordinary noise.
     """
-    kind = {core: cluster for cluster in clusters if cluster.top_mhz for core in _cores(cluster.cpus)}
+    kind = {core: cluster for cluster in clusters if cluster.top_mhz for core in core_numbers(cluster.cpus)}
     for number, result in enumerate(results, 1):
         found = sorted({(kind[core].top_mhz or 0.0, kind[core].cpus) for core in result.cores or () if core in kind})
         if found and found[0][0] < _SAME_KIND * found[-1][0]:
             return (
                 f"process {number} migrated between cores of different kinds ({found[0][1]} and {found[-1][1]}): "
-                "keep it on one kind (taskset, or a cpuset) and repeat"
+                "keep it on one kind (--cpus) and repeat"
             )
     return None
-
-
-def _cores(text: str) -> set[int]:
-    """Returns the cores of a kernel's list such as ``0-3,6`` or ``0 1 2 3``."""
-    found: set[int] = set()
-    for part in text.replace(",", " ").split():
-        first, _, last = part.partition("-")
-        found |= set(range(int(first), int(last or first) + 1))
-    return found
 
 
 def _extremes(during: Sequence[Conditions]) -> dict[str, object]:

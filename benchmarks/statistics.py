@@ -48,6 +48,8 @@ class LatencySummary(Record):
     device: str
     runtime: str
     threads: int
+    cpus: str | None = None
+    """Cores that the processes were pinned to; None: where the system put them."""
     runs: int
     processes: int
     p50_ms: float
@@ -123,6 +125,7 @@ def summary(measurement: Measurement) -> LatencySummary:
         device=measurement.device,
         runtime=measurement.runtime,
         threads=measurement.threads,
+        cpus=measurement.fingerprint.get("cpus"),
         runs=len(runs),
         processes=measurement.processes,
         p50_ms=percentile(inference, 0.50),

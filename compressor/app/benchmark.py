@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -18,6 +18,7 @@ from compressor.core.errors import AcceptanceError, ParityError, StageError, Usa
 from compressor.core.measurement import Measurement
 from compressor.core.schema import Text
 from compressor.stage import Context, Stage, StageConfig, register
+from devices.affinity import resolve_cpus
 from devices.legality import legality
 from devices.profiles import DeviceAddress, parse_device
 from devices.targets import target_for
@@ -33,6 +34,8 @@ class BenchmarkConfig(StageConfig):
 
     devices: tuple[str, ...] = Field(default=("host",), min_length=1)
     threads: int = Field(default=1, ge=1)
+    cpus: str | Annotated[int, Field(ge=0)] | None = None
+    """Cores that the processes are pinned to: ``4-7``, ``0,2``, ``big``, ``little``, or a core of the profiles."""
     runs: int = Field(default=200, ge=1)
     """Timed runs of each artifact, over all processes together; 59 can pass a p95 budget, 200 judge it well."""
     processes: int = Field(default=4, ge=1)
@@ -53,10 +56,12 @@ class BenchmarkStage(Stage[BenchmarkConfig]):
     packages = ("torch", "onnxruntime", "ai-edge-litert", "tokenizers")
 
     def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
-        """Checks that every device is known and can be reached."""
+        """Checks that every device is known and can be reached, and has the cores that are named."""
         for name in self.config.devices:
-            with target_for(parse_device(name)):
-                pass
+            address = parse_device(name)
+            with target_for(address) as target:
+                if self._cpus is not None:
+                    resolve_cpus(self._cpus, address, target.conditions(), threads=self.config.threads)
 
     def requires(self, context: Context) -> None:
         """Checks that there is something to measure."""
@@ -81,7 +86,7 @@ class BenchmarkStage(Stage[BenchmarkConfig]):
             context.progress(1, 2, f"measuring {len(subjects)} models on {device.name}")
             for item in measure(
                 subjects, sentences, device=device, threads=self.config.threads, runs=self.config.runs,
-                processes=self.config.processes, seed=context.seed,
+                processes=self.config.processes, seed=context.seed, cpus=self._cpus,
             ):  # fmt: skip
                 item.save(output / f"{measurement_name(item)}.json")
         context.progress(2, 2, "measured")
@@ -93,6 +98,10 @@ class BenchmarkStage(Stage[BenchmarkConfig]):
             found = len(Measurement.load(file).runs)
             if found != self.config.runs:
                 raise StageError(f"{file.name} holds {found} runs; expected {self.config.runs}", remedy="report this")
+
+    @property
+    def _cpus(self) -> str | None:
+        return None if self.config.cpus is None else str(self.config.cpus)
 
     def _chosen(self, context: Context, device: DeviceAddress) -> tuple[list[Artifact], dict[str, str]]:
         """Returns the artifacts the device runs and, for the others, why not."""

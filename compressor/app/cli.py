@@ -39,6 +39,9 @@ Data = Annotated[Path | None, typer.Option("--data", help="Labelled text (TSV, C
 Prepare = Annotated[
     bool, typer.Option("--prepare", help="Steady the device's clocks for the measurement, and put them back.")
 ]
+Cpus = Annotated[
+    str | None, typer.Option("--cpus", help="Cores to pin to: 4-7, big, little, or a core of the device's profile.")
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show log messages.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
@@ -198,6 +201,7 @@ def bench(
     runs: Annotated[int, typer.Option("--runs", min=1, help="Timed runs, over all processes.")] = 200,
     tokenizer: Tokenizer = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the measurement file.")] = None,
+    cpus: Cpus = None,
     prepare: Prepare = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -216,6 +220,7 @@ def bench(
             tokenizer=tokenizer,
             output=output,
             prepare=prepare,
+            cpus=cpus,
         )
         _print(summary, show.latency, as_json)
     raise typer.Exit(0 if summary.invalid_reason is None else DeviceError.exit_code)
@@ -250,6 +255,7 @@ def gate(
         bool, typer.Option("--annotate", help="Write GitHub annotations to stderr, one a limit that did not pass.")
     ] = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Folder for the measurement files.")] = None,
+    cpus: Cpus = None,
     prepare: Prepare = False,
     as_json: AsJson = False,
     verbose: Verbose = False,
@@ -267,7 +273,7 @@ def gate(
         verdict = latency.gate(
             artifact, budget=budget, device=device, sentences=sentences, threads=threads, max_runs=max_runs,
             baseline=baseline, history=history, commit=commit, junit=junit, summary=summary, output=output,
-            prepare=prepare, announce=console.say,
+            prepare=prepare, cpus=cpus, announce=console.say,
         )  # fmt: skip
         if annotate:
             sys.stderr.write(github_annotations(verdict))

@@ -62,6 +62,7 @@ def bench(
     tokenizer: Path | None = None,
     output: Path | None = None,
     prepare: bool = False,
+    cpus: str | None = None,
 ) -> LatencySummary:
     """Measures one artifact per sentence.
 
@@ -74,6 +75,7 @@ def bench(
         tokenizer: for a bare file, the folder with the tokenizer it was trained with.
         output: folder for the measurement file with every single time; not kept where it is None.
         prepare: put the device into a steadier state for the measurement, and back afterwards.
+        cpus: cores that the processes are pinned to, e.g. ``4-7`` or ``big``; see :func:`devices.affinity.check_cpus`.
     """
     place = Path(artifact)
     if place.is_file():
@@ -87,8 +89,9 @@ def bench(
         subject, texts = subject_of(loaded), _texts(sentences, [loaded.io])
     _make_folder(output)
     (measurement,) = measure(
-        [subject], texts, device=parse_device(device), threads=threads, runs=runs, processes=PROCESSES, prepare=prepare
-    )
+        [subject], texts, device=parse_device(device), threads=threads, runs=runs, processes=PROCESSES, prepare=prepare,
+        cpus=cpus,
+    )  # fmt: skip
     _keep(output, [measurement])
     return summary(measurement)
 
@@ -108,6 +111,7 @@ def gate(
     summary: Path | None = None,
     output: Path | None = None,
     prepare: bool = False,
+    cpus: str | None = None,
     announce: Callable[[str], None] = _LOG.info,
 ) -> GateReport:
     """Measures artifacts and judges them against a budget file.
@@ -128,6 +132,7 @@ def gate(
         summary: a markdown file to which a table is appended.
         output: folder for the measurement files.
         prepare: put the device into a steadier state for the measurement, and back afterwards.
+        cpus: cores that the processes are pinned to, as for :func:`bench`.
         announce: is told the plan (runs needed, looks, error) before the first run.
 
     Raises:
@@ -163,8 +168,9 @@ def gate(
 
     def take(subjects: Sequence[Subject], runs: int, processes: int, seed: int) -> list[Measurement]:
         return measure(
-            subjects, texts, device=address, threads=threads, runs=runs, processes=processes, seed=seed, prepare=prepare
-        )
+            subjects, texts, device=address, threads=threads, runs=runs, processes=processes, seed=seed,
+            prepare=prepare, cpus=cpus,
+        )  # fmt: skip
 
     run = run_gate(artifacts, budgets, timed=timed, looks=looks, needs=needs, take=take, baseline=compared)
     verdict = run.verdict.model_copy(update={"hints": hints_for(run, artifacts, address, threads=threads)})

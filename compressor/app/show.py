@@ -121,9 +121,10 @@ def bundle(made: Bundle) -> None:
 
 def latency(summary: LatencySummary) -> None:
     """Per-sentence latency."""
+    pinned = "" if summary.cpus is None else f" on cores {summary.cpus}"
     console.stdout.print(
-        f"{summary.artifact} on {summary.device}, {summary.runtime}, {summary.threads} thread(s), {summary.runs} runs "
-        f"in {summary.processes} processes"
+        f"{summary.artifact} on {summary.device}, {summary.runtime}, {summary.threads} thread(s){pinned}, "
+        f"{summary.runs} runs in {summary.processes} processes"
     )
     console.table(
         ("", ">p50 ms", ">p90 ms", ">p95 ms", ">p99 ms"),

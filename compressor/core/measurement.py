@@ -51,6 +51,7 @@ class Measurement(Record):
     device: str
     """Profile name, and where it was reached: ``host@local``."""
     fingerprint: dict[str, str]
+    """The device, its software and, where the processes were pinned to cores, ``cpus``: their numbers."""
     runtime: str
     """Name and version of the runtime, e.g. ``onnxruntime 1.32.0``."""
     threads: int = Field(ge=1)

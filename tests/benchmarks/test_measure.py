@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import benchmarks.measure as module
+from benchmarks.comparison import check_comparable
 from benchmarks.measure import measure, measurement_name
 from benchmarks.sentences import sample
+from benchmarks.statistics import summary
 from benchmarks.subject import Subject, subject_of, torch_subject
 from compressor.core.artifact import Artifact
 from compressor.core.errors import ArtifactError, DeviceError, IllegalOnDeviceError, UsageError
@@ -146,3 +149,36 @@ def test_a_measurement_s_file_name_is_safe_for_any_address(where: str) -> None:
     name = measurement_name(item)
     assert re.fullmatch(r"mobile-cpu-[A-Za-z0-9._-]+-onnx-fp32", name)
     assert "/" not in name
+
+
+def test_processes_are_pinned_to_the_named_cores_and_the_measurement_says_so(artifact: Artifact) -> None:
+    core = max(os.sched_getaffinity(0))
+    (found,) = measure([subject_of(artifact)], TEXTS, device=HOST, runs=4, processes=2, warmup=QUICK, cpus=str(core))
+    assert found.fingerprint["cpus"] == str(core)
+    assert summary(found).cpus == str(core)
+    (free,) = measure([subject_of(artifact)], TEXTS, device=HOST, runs=4, processes=2, warmup=QUICK)
+    assert "cpus" not in free.fingerprint
+    with pytest.raises(UsageError, match="cpus None instead of"):
+        check_comparable(found, free)
+
+
+def test_a_process_seen_outside_its_cores_is_invalid(artifact: Artifact, monkeypatch) -> None:
+    original = module.run_job
+
+    def elsewhere(target, job, *, time_limit_s):
+        assert job.cpus == (min(os.sched_getaffinity(0)),)
+        return original(target, job, time_limit_s=time_limit_s).model_copy(update={"cores": (1000,)})
+
+    monkeypatch.setattr(module, "run_job", elsewhere)
+    core = str(min(os.sched_getaffinity(0)))
+    (found,) = measure([subject_of(artifact)], TEXTS, device=HOST, runs=2, processes=1, warmup=QUICK, cpus=core)
+    assert f"process 1 ran on core 1000, though it was pinned to {core}" in str(found.invalid_reason)
+
+
+@pytest.mark.parametrize(("cpus", "threads"), [("bigg", 1), ("4000", 1), ("0-0", 2)])
+def test_cores_that_are_not_there_are_refused_before_anything_runs(
+    artifact: Artifact, monkeypatch, cpus, threads
+) -> None:
+    monkeypatch.setattr(module, "run_job", lambda *_, **__: pytest.fail("it ran"))
+    with pytest.raises(UsageError, match="cpus"):
+        measure([subject_of(artifact)], TEXTS, device=HOST, runs=2, processes=1, threads=threads, cpus=cpus)

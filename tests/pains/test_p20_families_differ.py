@@ -11,7 +11,7 @@ from compressor.core.artifact import Artifact
 from compressor.core.device import Illegal
 from compressor.core.errors import IllegalOnDeviceError, UsageError
 from compressor.finetune import Finetune
-from tests.models import keyword_split, tiny_checkpoint
+from tests.models import LABELS, keyword_split, tiny_checkpoint
 
 RULES = (
     Illegal(format="onnx", precision="fp16", families=("bert",), reason="it overflows there", instead="onnx int8"),
@@ -42,7 +42,7 @@ def recipe(tmp_path):
     (tmp_path / "data").mkdir()
     for name, seed in (("train", 1), ("validation", 2), ("test", 3)):
         split = keyword_split(40, seed=seed)
-        rows = [f"{text}\t{('cancel', 'refund', 'track')[label]}" for text, label in zip(split.texts, split.labels)]
+        rows = [f"{text}\t{LABELS[label]}" for text, label in zip(split.texts, split.labels, strict=True)]
         (tmp_path / "data" / f"{name}.tsv").write_text("text\tlabel\n" + "\n".join(dict.fromkeys(rows)) + "\n")
 
     def write(precisions, *, more="", stages=""):

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from compressor.app.benchmark import BenchmarkConfig, BenchmarkStage
 from compressor.app.cli import app
+from compressor.core.errors import UsageError
 from tests.benchmarks.measurements import measurement
 from tests.models import LABELS, SENTENCES
 
@@ -245,3 +247,13 @@ def test_a_reader_that_leaves_is_no_verdict():
     process.stderr.close()
     assert process.wait(timeout=120) == 141, stderr
     assert "Traceback" not in stderr
+
+
+def test_cores_that_are_not_there_are_refused_on_the_command_line_and_in_a_recipe(onnx_artifact, checkpoint_of):
+    for command in (("bench", onnx_artifact), ("gate", onnx_artifact, "--budget", "none.yaml")):
+        assert "--cpus" in run(command[0], "--help").output
+    failed(run("bench", onnx_artifact, "--cpus", "bigg", "--runs", 4), 2, "'bigg' names no cores of host", "big")
+    failed(run("bench", onnx_artifact, "--cpus", "4000", "--runs", 4), 2, "has no core 4000")
+    assert BenchmarkConfig(cpus=1).cpus == 1
+    with pytest.raises(UsageError, match="has no core 4000"):
+        BenchmarkStage(BenchmarkConfig(cpus="4000")).check(checkpoint_of("bert"), ())
