@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compressor.core.artifact import IOSpec, Precision
+from compressor.core.artifact import IOSpec, ModelStatistics, Precision
 from compressor.core.errors import StageError
 from compressor.data.dataset import Split
 from compressor.evaluation import Evaluation
@@ -15,6 +15,9 @@ from export.backend import Backend
 from export.parity import Parity, compare, require_parity
 from export.source import ExportRequest, ExportSource
 from export.text_predictor import TextPredictor, open_predictors
+
+HALF_FLOOR = 0.5
+"""Least share of matrix products in half of a file that is asked for in FP16 and keeps FP32 islands."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,27 @@ class Candidate:
         return self.scores[split]
 
 
+def require_precision(statistics: ModelStatistics, name: str, precision: Precision, plan: QuantizationPlan) -> None:
+    """Refuses a file that holds another precision than it is called by; what it holds is read from it alone.
+
+    ``mixed`` is what a file with modules in a safer precision reads as. Integers may be mixed where the policy says so.
+    Half precision may be, whether a policy or measured ranges keep modules in FP32, while at least ``HALF_FLOOR`` of
+    its matrix products are half; with fewer it is no FP16 file by any name.
+
+    Raises:
+        StageError: the file holds another precision.
+    """
+    found, products = statistics.precision, statistics.gemm_types
+    half = products.get("fp16", 0) / max(sum(products.values()), 1)
+    mixed = found == "mixed" and (half >= HALF_FLOOR if precision == "fp16" else len(plan.policy) > 1)
+    if found != precision and not mixed:
+        share = f"; {half:.0%} of its products are half, expected at least {HALF_FLOOR:.0%}"
+        raise StageError(
+            f"{name}: the file holds {found} ({products}){share if precision == 'fp16' else ''}; expected {precision}",
+            remedy="choose another precision, keep fewer modules in FP32, or report this model",
+        )
+
+
 def prove(
     backend: Backend,
     source: ExportSource,
@@ -55,14 +79,7 @@ def prove(
     """
     statistics = backend.inspect(folder / backend.model_file)
     name = f"{request.name} as {backend.format} {precision}"
-    # A policy that leaves modules in a safer precision, or measured ranges that do, make a mixed file, and it is
-    # called so.
-    mixed = statistics.precision == "mixed" and (len(plan.policy) > 1 or precision == "fp16")
-    if statistics.precision != precision and not mixed:
-        raise StageError(
-            f"{name}: the file holds {statistics.precision} ({statistics.gemm_types}); expected {precision}",
-            remedy="choose another precision, or report this model",
-        )
+    require_precision(statistics, name, precision, plan)
     signatures = backend.signatures(folder)
     io = source.io(signatures, dynamic_lengths=backend.dynamic_lengths)
     predictors = open_predictors(backend, folder, io, threads=request.threads)
