@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -29,23 +31,25 @@ class Answers:
 
     def __init__(self, context: str) -> None:
         self._path = cache_folder("simulated") / f"{context[:32]}.jsonl"
-        self._found: dict[str, list[float]] = {}
+        self._found: dict[str, list[Any]] = {}
         if self._path.is_file():
             for line in self._path.read_text(encoding="utf-8").splitlines():
                 try:
                     item = json.loads(line)
-                    self._found[item["feed"]] = item["logits"]
+                    self._found[item["feed"]] = item["outputs"]
                 except (ValueError, KeyError, TypeError):  # the last line of a process that was ended
                     continue
 
-    def take(self, feed: Batch) -> np.ndarray | None:
-        """Returns float32 logits of shape (1, labels) from an earlier process, once."""
+    def take(self, feed: Batch) -> list[np.ndarray] | None:
+        """Returns each float32 output, e.g. logits of shape (1, labels), from an earlier process, once."""
         found = self._found.pop(feed_key(feed), None)
-        return None if found is None else np.asarray([found], dtype=np.float32)
+        return None if found is None else [np.asarray(output, dtype=np.float32) for output in found]
 
-    def keep(self, feed: Batch, logits: np.ndarray) -> None:
-        """Appends logits of shape (1, labels); several processes may do so at a time."""
+    def keep(self, feed: Batch, outputs: Sequence[np.ndarray]) -> None:
+        """Appends the outputs of one sentence; several processes may do so at a time."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        line = json.dumps({"feed": feed_key(feed), "logits": [float(value) for value in logits[0]]}) + "\n"
+        # As float64, whose shortest text reads back to the same float32.
+        values = [output.astype(np.float64).tolist() for output in outputs]
+        line = json.dumps({"feed": feed_key(feed), "outputs": values}) + "\n"
         with self._path.open("a", encoding="utf-8") as stream:
             stream.write(line)

@@ -21,9 +21,8 @@ from compressor.core.artifact import (
     Precision,
     Signature,
 )
-from compressor.core.errors import ArtifactError, UsageError
+from compressor.core.errors import ArtifactError
 from compressor.core.folders import write_json, write_text
-from compressor.core.task import is_per_token, outputs_of
 from compressor.quantize.plan import QuantizationPlan
 from export.backend import ConversionSpec, Predictor, require_package
 from export.calibration import Calibration
@@ -75,11 +74,6 @@ class QnnBackend:
             IllegalOnDeviceError: the device has no NPU that encoders compile for.
             StageError: the graph is not valid, or larger than the model's unique parameters allow.
         """
-        if is_per_token(spec.task):
-            raise UsageError(
-                f"{spec.task} gives numbers for every token; an NPU's file is proven with one row of numbers a text",
-                remedy="export onnx or tflite for this head",
-            )
         npu = npu_of(spec.device)
         path = output / PLAIN
         metadata = {METADATA_KEY: npu.to_text(), LENGTHS_KEY: ",".join(map(str, spec.lengths))}
@@ -158,7 +152,7 @@ class QnnBackend:
         _, lengths = _target(folder / PLAIN)
         if not (folder / CONTEXT).is_file():
             return OnnxPredictor(folder / PLAIN, threads=threads, fixed_batch=1)
-        return SimulatedPredictor(folder, lengths, PLAIN, output=outputs_of(io.task)[0])
+        return SimulatedPredictor(folder, lengths, PLAIN)
 
 
 def _target(plain: Path) -> tuple[Npu, tuple[int, ...]]:

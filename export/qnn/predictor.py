@@ -10,7 +10,7 @@ import onnx
 
 from compressor.core.errors import StageError
 from compressor.core.hashing import sha256_file
-from compressor.core.task import LOGITS
+from compressor.core.task import output_roles
 from compressor.text import INPUT_IDS, Batch
 from export.backend import Predictor
 from export.qnn.answers import Answers
@@ -30,32 +30,36 @@ class SimulatedPredictor(Predictor):
         folder: holds ``model.bin``, the ``model_<length>.onnx`` and the plain graph.
         lengths: the lengths that were compiled.
         plain: name of the plain graph in ``folder``.
-        output: canonical name of its one output.
 
     Raises:
         ArtifactError: the files are for another version of the QNN libraries than is installed.
     """
 
-    def __init__(self, folder: Path, lengths: tuple[int, ...], plain: str, *, output: str = LOGITS) -> None:
+    def __init__(self, folder: Path, lengths: tuple[int, ...], plain: str) -> None:
         self._folder, self._lengths, self._plain = folder, lengths, plain
-        self._output = output
         self._npu = check_made_for(folder / wrapper_name(lengths[0]))
-        self._inputs = _inputs(folder / wrapper_name(lengths[0]))
+        self._inputs, outputs = _ends(folder / wrapper_name(lengths[0]))
+        roles = {name: canonical for canonical, name in output_roles(outputs).items()}
+        self._outputs = tuple(roles.get(name, name) for name in outputs)
         self._answers = Answers(sha256_file(folder / CONTEXT))
         self._process: HexagonProcess | None = None
         found = library_versions()
         self.runtime = f"simulated: Hexagon v{self._npu.hexagon.arch} in QNN {found['qnn']} on this machine's CPU"
 
     def run(self, batch: Batch) -> dict[str, np.ndarray]:
-        """Returns the float32 output, e.g. logits (batch, labels), for arrays of shape (batch, tokens), row by row."""
-        return {self._output: np.concatenate([self._row(batch, row) for row in range(len(batch[INPUT_IDS]))])}
+        """Returns float32 outputs by canonical name, e.g. logits (batch, labels) or (batch, tokens, labels).
 
-    def _row(self, batch: Batch, row: int) -> np.ndarray:
+        Arrays of shape (batch, tokens) are run row by row.
+        """
+        rows = [self._row(batch, row) for row in range(len(batch[INPUT_IDS]))]
+        return {name: np.concatenate(found) for name, found in zip(self._outputs, zip(*rows, strict=True), strict=True)}
+
+    def _row(self, batch: Batch, row: int) -> list[np.ndarray]:
         feed = {name: np.ascontiguousarray(batch[name][row : row + 1], dtype=np.int32) for name in self._inputs}
         found = self._answers.take(feed)
         if found is None:
             outputs = self._started().ask("run", length=feed[INPUT_IDS].shape[1], feed=feed)["outputs"]
-            found = np.asarray(outputs[0], dtype=np.float32)
+            found = [np.asarray(output, dtype=np.float32) for output in outputs]
             self._answers.keep(feed, found)
         return found
 
@@ -97,5 +101,7 @@ class SimulatedPredictor(Predictor):
                 )
 
 
-def _inputs(wrapper: Path) -> tuple[str, ...]:
-    return tuple(item.name for item in onnx.load(str(wrapper), load_external_data=False).graph.input)
+def _ends(wrapper: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the names of a file's inputs and outputs."""
+    graph = onnx.load(str(wrapper), load_external_data=False).graph
+    return tuple(item.name for item in graph.input), tuple(item.name for item in graph.output)

@@ -33,11 +33,13 @@ def test_a_line_that_was_cut_off_does_not_spoil_the_answers(tmp_path, monkeypatc
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     feed = {"input_ids": np.int32([[1, 2]])}
-    Answers("f" * 64).keep(feed, np.float32([[0.1, -2.5]]))
+    outputs = [np.float32([[0.1, -2.5]]), np.float32([[[0.3], [7e-12]]])]
+    Answers("f" * 64).keep(feed, outputs)
     (file,) = (tmp_path / "compressor" / "simulated").iterdir()
     file.write_text(file.read_text() + '{"feed": "ab')
     answers = Answers("f" * 64)
-    np.testing.assert_array_equal(answers.take(feed), np.float32([[0.1, -2.5]]))
+    for found, wanted in zip(answers.take(feed), outputs, strict=True):
+        np.testing.assert_array_equal(found, wanted)
     assert answers.take(feed) is None
 
 
