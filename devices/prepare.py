@@ -83,14 +83,24 @@ def prepared(target: Target) -> Iterator[tuple[str, ...]]:
     restore(target)
     changes = changes_for(target)
     done: list[Change] = []
+    dropped = False
     _remember(target, changes)
     try:
         for change in changes:
             _checked(target.ask(change.apply), target, f"{change.what} could not be set", remedy=_NOT_ALLOWED)
             done.append(change)
         yield tuple(change.what for change in changes)
+    except GeneratorExit:
+        dropped = True
+        raise
     finally:
-        _undo(target, done, changes)
+        try:
+            _undo(target, done, changes)
+        except DeviceError as error:
+            if not dropped:
+                raise
+            # The block was never left: its process is ending, and nobody is there to tell.
+            _LOG.warning("%s; the next measurement puts it back", error.message)
 
 
 def restore(target: RemoteTarget) -> bool:

@@ -17,7 +17,6 @@ from compressor.core.artifact import (
 from compressor.core.errors import AcceptanceError, ArtifactError, ParityError, StageError, UsageError
 from compressor.families import adapter_for
 from compressor.quantize.mixed import refinements
-from compressor.quantize.plan import QuantizationPlan
 from export.assemble import TUNED, assemble
 from export.backend import Backend, backend_for
 from export.cache import ConversionCache, conversion_key
@@ -124,10 +123,12 @@ class _Exporter:
             called = candidate.precision if rung.mixed else rung.precision
             target = self.order.staging / f"{self.backend.format}-{called}"
             variant = self._tuned(rung, candidate, attempts)
-            made = [self._assemble(rung, candidate, tuple(attempts), target).name]
+            made = [assemble(self.backend, self.source, self.request, rung, candidate, tuple(attempts), target).name]
             if variant is not None:
                 tuned = target.with_name(target.name + TUNED)
-                made.append(self._assemble(rung, variant, tuple(attempts), tuned).name)
+                made.append(
+                    assemble(self.backend, self.source, self.request, rung, variant, tuple(attempts), tuned).name
+                )
             return tuple(made), tuple(attempts)
         tried = "; ".join(f"{attempt.rung}: {attempt.reason}" for attempt in attempts)
         raise AcceptanceError(
@@ -190,9 +191,8 @@ class _Exporter:
         """Returns the time of a candidate in the form in which it would be shipped."""
         if self.request.measure is None:
             return 0.0
-        return self.request.measure(
-            self._assemble(rung, candidate, (), self.work / f"{candidate.folder.name}-measured")
-        )
+        place = self.work / f"{candidate.folder.name}-measured"
+        return self.request.measure(assemble(self.backend, self.source, self.request, rung, candidate, (), place))
 
     def _tuned(self, rung: Rung, candidate: Candidate, attempts: list[Attempt]) -> Candidate | None:
         """Returns the fused form of an ONNX file where it was measured to pay; adds what was found to ``attempts``."""
@@ -209,7 +209,7 @@ class _Exporter:
                 candidate.folder / self.backend.model_file, folder / self.backend.model_file,
                 layers=adapter.num_layers(config), heads=adapter.num_heads(config), hidden=adapter.hidden_size(config),
             )  # fmt: skip
-            variant = self._prove(folder, rung.precision, rung.plan)
+            variant = prove(self.backend, self.source, self.request, folder, rung.precision, rung.plan)
             measure = self.request.tune_ratio or interleaved_ratio
             ratio = measure(variant.predictor.predictors[0], candidate.predictor.predictors[0], self.source.cases)
             accepted, reason = judge(fusion, ratio)
@@ -250,17 +250,11 @@ class _Exporter:
             taken = cache is not None and cache.fetch(key, unproven)
             if not taken:
                 self.backend.convert(self.source.model, self.source.spec, unproven)
-            self._prove(unproven, "fp32", self.request.plan)
+            prove(self.backend, self.source, self.request, unproven, "fp32", self.request.plan)
             if cache is not None and not taken:
                 cache.store(key, unproven)
             unproven.rename(folder)
         return folder
-
-    def _assemble(self, rung: Rung, candidate: Candidate, attempts: tuple[Attempt, ...], target: Path) -> Artifact:
-        return assemble(self.backend, self.source, self.request, rung, candidate, attempts, target)
-
-    def _prove(self, folder: Path, precision: Precision, plan: QuantizationPlan) -> Candidate:
-        return prove(self.backend, self.source, self.request, folder, precision, plan)
 
     def _make(self, rung: Rung, folder: Path) -> Candidate:
         source = self._fp32()
@@ -268,7 +262,7 @@ class _Exporter:
         self.backend.reduce(
             source, folder, rung.precision, rung.plan, self.source.calibration(self.request, rung.precision)
         )
-        return self._prove(folder, rung.precision, rung.plan)
+        return prove(self.backend, self.source, self.request, folder, rung.precision, rung.plan)
 
     def _judge(self, rung: Rung, candidate: Candidate) -> Attempt:
         split, reference = self.request.selection, self.source.selection

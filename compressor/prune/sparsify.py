@@ -20,10 +20,10 @@ from compressor.evaluation import evaluate_model, predict_logits
 from compressor.families import adapter_for
 from compressor.families.heads import find_task
 from compressor.finetune import check_saved, check_trainable
-from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
+from compressor.models import load_compressed, load_config, unique_parameters
 from compressor.prune.masks import Granularity, check_pattern, fits, fixed_ratio, masks_for
 from compressor.prune.movement import LearntMasks, MovementSettings, TaughtClassification
-from compressor.share.files import carry_files
+from compressor.share.files import save_changed
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.train.history import write_history
 from compressor.train.loop import train
@@ -111,8 +111,7 @@ class Sparsify(Stage[SparsifyConfig]):
                 )
             learn = self._learn if settings.method == "movement" else self._rank
             masks, learnt = learn(context, model, modules)
-        carry_files(context.current, output)
-        save_checkpoint(model, context.current.path, output)
+        save_changed(model, context.current, output)
         weights = sum(mask.numel() for mask in masks.values())
         zeros = sum(int((module.weight == 0).sum()) for module in modules.values())
         facts = {

@@ -10,15 +10,15 @@ import numpy as np
 from torch import nn
 
 from compressor.core.checkpoint import Checkpoint
-from compressor.core.errors import RecipeError, StageError
+from compressor.core.errors import RecipeError
 from compressor.core.folders import write_json
 from compressor.core.latency import LatencyModel
 from compressor.data.batches import encode_split
 from compressor.data.dataset import sampled
 from compressor.families import adapter_for
 from compressor.families.heads import AUTO_CLASSES, find_task
-from compressor.finetune import check_saved, check_trainable
-from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
+from compressor.finetune import check_trainable
+from compressor.models import load_compressed, load_config, unique_parameters
 from compressor.prune.allocation import Scores, no_scores
 from compressor.prune.channels import channel_importance, keep_channels
 from compressor.prune.config import PruneConfig
@@ -27,7 +27,7 @@ from compressor.prune.importance import IMPORTANCE, Importance, cached_importanc
 from compressor.prune.plan import PrunePlan, kept_depths, plan_pruning, settle, shallower
 from compressor.prune.surgery import keep_heads, keep_layers, keep_neurons, state_widths
 from compressor.shapes import CLASSIFIER, forecast_shape, plain_shape, read_shape, shape_of, with_shape
-from compressor.share.files import carry_files
+from compressor.share.files import check_computed, save_changed
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.train.history import write_history
 from compressor.train.runtime import reproducible
@@ -119,8 +119,7 @@ class Prune(Stage[PruneConfig]):
                 channels = sorted(int(index) for index in order[: settings.hidden])
                 model = keep_channels(model, channels, auto_class=AUTO_CLASSES[task])
             state_widths(model)
-        carry_files(context.current, output)
-        save_checkpoint(model, context.current.path, output)
+        save_changed(model, context.current, output)
         if found is not None:
             write_json(output / IMPORTANCE, json.loads(found.model_dump_json()))
         facts: dict[str, Any] = {
@@ -143,10 +142,7 @@ class Prune(Stage[PruneConfig]):
 
     def ensures(self, context: Context, output: Path) -> None:
         """Proves that the saved model reads back, is finite and has exactly the parameters that were computed."""
-        found = unique_parameters(check_saved(output))
-        expected = Checkpoint.open(output).compression["history"][-1]["parameters"]["predicted"]
-        if found != expected:
-            raise StageError(f"{output} has {found} parameters; computed {expected}", remedy="report this stage")
+        check_computed(output)
 
     def _multiple(self, context: Context) -> int:
         if self.config.multiple_of is not None:

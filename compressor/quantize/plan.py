@@ -83,13 +83,11 @@ class QuantizationPlan(Record):
 
     def at(self, precision: Precision) -> Self:
         """Returns the plan for a file of ``precision``: a first rule that speaks of all modules becomes that one's."""
+        # w8a16 and w8a8 speak of activations too; their weights are INT8.
+        weights: Precision = "int8" if precision in ("w8a16", "w8a8") else precision
         first = self.policy[0] if self.policy else None
-        if precision == "w8a16" or precision == "w8a8":  # these speak of activations too; their weights are INT8
-            return self.at("int8")
-        if precision == "mixed":
+        # A file in FP32 is not reduced at all, and a mixed one follows the policy: both keep the plan as it is.
+        if weights in ("fp32", "mixed") or first is None or first.pattern != EVERYTHING or first.precision == "fp32":
             return self
-        if first is None or first.pattern != EVERYTHING or first.precision == "fp32":
-            return self
-        rules = (Rule(pattern=EVERYTHING, precision=precision), *self.policy[1:])
-        # A file in FP32 is not reduced at all; its plan is kept as it was asked for.
-        return self if precision == "fp32" else self.model_copy(update={"precision": precision, "policy": rules})
+        rules = (Rule.model_validate({"pattern": EVERYTHING, "precision": weights}), *self.policy[1:])
+        return self.model_copy(update={"precision": weights, "policy": rules})

@@ -12,8 +12,7 @@ from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ModelError, StageError
 from compressor.families import adapter_for
 from compressor.families.heads import AUTO_CLASSES, find_task
-from compressor.finetune import check_saved
-from compressor.models import load_compressed, load_config, save_checkpoint, unique_parameters
+from compressor.models import load_compressed, load_config, unique_parameters
 from compressor.shapes import (
     CLASSIFIER,
     Shape,
@@ -25,7 +24,7 @@ from compressor.shapes import (
     with_shape,
 )
 from compressor.share.albert import albert_config, to_albert
-from compressor.share.files import carry_files
+from compressor.share.files import check_computed, save_changed
 from compressor.share.grouping import Groups, by_similarity, check_alike, contiguous, named
 from compressor.share.layers import Init, share_layers
 from compressor.stage import Context, Produces, Stage, StageConfig, register
@@ -98,8 +97,7 @@ class Share(Stage[ShareConfig]):
                 target = albert_config(model.config, shape_of(model))
                 predicted += parameters_of(target, None, auto_class) - parameters_of(made, shared, auto_class)
                 model = to_albert(model, shape_of(model), auto_class=auto_class)
-        carry_files(context.current, output)
-        save_checkpoint(model, context.current.path, output)
+        save_changed(model, context.current, output)
         facts = {
             "groups": list(groups),
             "initialised_from": list(layers),
@@ -111,11 +109,7 @@ class Share(Stage[ShareConfig]):
 
     def ensures(self, context: Context, output: Path) -> None:
         """Proves that the saved model reads back, is finite, and stores each group's weights once."""
-        saved = Checkpoint.open(output)
-        found = unique_parameters(check_saved(output))
-        expected = saved.compression["history"][-1]["parameters"]["predicted"]
-        if found != expected:
-            raise StageError(f"{output} has {found} parameters; computed {expected}", remedy="report this stage")
+        found, saved = check_computed(output), Checkpoint.open(output)
         if saved.size_bytes > 4 * found * 1.1 + 100_000:
             raise StageError(
                 f"{output} takes {saved.size_bytes} bytes for {found} parameters: a weight is stored more than once",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -165,10 +166,13 @@ def test_prepare_locks_the_clocks_and_puts_them_back_even_on_failure(device: Dev
         assert not (tmp_path / "board/cache/compressor/restore.sh").exists()
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
 def test_what_a_dead_process_left_changed_is_put_back_by_the_next(device: Device, tmp_path: Path) -> None:
     with entered(device) as target:
         left = prepared(target)
         left.__enter__()  # and the process dies here
+    del left
+    gc.collect()
     (tmp_path / "clocks").write_text("", encoding="utf-8")
     with entered(device) as target, prepared(target):
         pass
