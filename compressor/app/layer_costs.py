@@ -7,7 +7,6 @@ one layer.
 from __future__ import annotations
 
 import copy
-import os
 import tempfile
 from pathlib import Path
 from statistics import median
@@ -18,6 +17,7 @@ import torch
 from compressor.app.convert import convert
 from compressor.app.latency import bench
 from compressor.core.artifact import Format, Precision
+from compressor.core.cache import cache_folder
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import DeviceError
 from compressor.core.folders import write_text
@@ -110,8 +110,7 @@ def latency_of(device: str, source: Checkpoint, tokens: int) -> LatencyModel:
     key = sha256_json([address.name, to, tokens, {name: config[name] for name in sorted(config) if name[0] != "_"}])[
         :16
     ]
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "compressor" / "latency"
-    file = base / f"{address.profile.name}-{key}.json"
+    file = cache_folder("latency") / f"{address.profile.name}-{key}.json"
     if not file.is_file():
         found = measure_layers(source, device=device, tokens=tokens, to=to)
         file.parent.mkdir(parents=True, exist_ok=True)
