@@ -13,7 +13,7 @@ from compressor.augment.rows import augmentation_model, augmented_texts, with_va
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ModelError, RecipeError, StageError, nearest
 from compressor.data.batches import EncodedSplit, encode_split
-from compressor.data.dataset import TextDataset
+from compressor.data.dataset import TextDataset, sampled
 from compressor.distill.config import DistillConfig
 from compressor.distill.losses import needs_of
 from compressor.distill.objective import Distillation
@@ -92,7 +92,7 @@ class Distill(Stage[DistillConfig]):
         parent = source if config.student is not None else context.current
         with reproducible(seed=seed, threads=context.threads):
             teacher = load_compressed(source.path)
-            student = self._student(context, teacher)
+            student = self._student(context, source, teacher, seed)
             limit = min(config.max_tokens, *(adapter_for(it.config).max_tokens(it.config) for it in (teacher, student)))
             data = self._data(context, seed=seed, max_tokens=limit)
             theirs = _encoded(data, source, teacher.config, max_tokens=limit)
@@ -194,10 +194,13 @@ class Distill(Stage[DistillConfig]):
             remedy=nearest(str(self.config.teacher), known) if [*known] else "put that stage before this one",
         )
 
-    def _student(self, context: Context, teacher: nn.Module) -> nn.Module:
-        if self.config.student is None:
+    def _student(self, context: Context, source: Checkpoint, teacher: nn.Module, seed: int) -> nn.Module:
+        settings = self.config.student
+        if settings is None:
             return load_compressed(context.current.path)
-        return self.config.student.make(teacher)
+        few = sampled(context.data.train, settings.sample, seed=seed) if settings.sample else None
+        text = None if few is None else encode_split(source, few, max_tokens=self.config.max_tokens)
+        return settings.make(teacher, text)
 
     def _student_shape(self, context: Context) -> Shape:
         """Returns what the losses must know of the student, before there is one."""
