@@ -28,11 +28,12 @@ from compressor.pretrain.heads import check_head, masked_head
 from compressor.pretrain.masking import Masks
 from compressor.pretrain.objectives.mlm import MaskedTerm
 from compressor.pretrain.pieces import Pieces
+from compressor.processes import training_device
 from compressor.shapes import parameters_of, read_shape, shape_of, with_shape
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.text import load_tokenizer
 from compressor.train.history import write_history
-from compressor.train.loop import planned_batches, train
+from compressor.train.loop import train, visited
 from compressor.train.optimizer import freeze_word_embeddings
 from compressor.train.runtime import reproducible
 from compressor.train.weights import WeightAt
@@ -45,6 +46,7 @@ class Distill(Stage[DistillConfig]):
     name: ClassVar[str] = "distill"
     config_type: ClassVar[type[StageConfig]] = DistillConfig
     produces: ClassVar[Produces] = "checkpoint"
+    trains: ClassVar[bool] = True
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers", "accelerate")
 
     def forecast(self, model_config: Any) -> Any:
@@ -93,10 +95,11 @@ class Distill(Stage[DistillConfig]):
         with reproducible(seed=seed, threads=context.threads):
             teacher = load_compressed(source.path)
             student = self._student(context, source, teacher, seed)
+            teacher.to(training_device())
             limit = min(config.max_tokens, *(adapter_for(it.config).max_tokens(it.config) for it in (teacher, student)))
             data = self._data(context, seed=seed, max_tokens=limit)
-            theirs = _encoded(data, source, teacher.config, max_tokens=limit)
-            splits = _encoded(data, parent, student.config, max_tokens=limit)
+            theirs = _encoded(data, source, teacher.config, max_tokens=limit, folder=context.scratch)
+            splits = _encoded(data, parent, student.config, max_tokens=limit, folder=context.scratch)
             same_lengths(theirs["train"], splits["train"])
             before = {name: evaluate_model(teacher, theirs[name]) for name in ("validation", "test")}
             check_reference(before["validation"], f"the teacher {source.path}")
@@ -108,9 +111,7 @@ class Distill(Stage[DistillConfig]):
             targets = TeacherOutputs(
                 teacher,
                 theirs["train"],
-                needed=sorted(
-                    {index for _, batch in planned_batches(splits["train"], config, seed) for index in batch}
-                ),
+                needed=visited(splits["train"], config, seed),
                 states=needs.states,
                 layers=needs.layers,
                 width=teacher_shape.hidden_size,
@@ -265,10 +266,12 @@ def _vocabulary(checkpoint: Checkpoint) -> dict[str, int]:
     return vocabulary
 
 
-def _encoded(data: TextDataset, tokenizer: Checkpoint, config: Any, *, max_tokens: int) -> dict[str, EncodedSplit]:
+def _encoded(
+    data: TextDataset, tokenizer: Checkpoint, config: Any, *, max_tokens: int, folder: Path
+) -> dict[str, EncodedSplit]:
     """Returns the splits as a model of ``config`` takes them."""
     return {
-        name: encode_split(tokenizer, split, max_tokens=max_tokens, config=config)
+        name: encode_split(tokenizer, split, max_tokens=max_tokens, config=config, folder=folder)
         for name, split in data.splits.items()
     }
 
