@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import nn
 
 from compressor.augment.rows import augmentation_model, augmented_texts, with_variants
@@ -18,6 +19,7 @@ from compressor.distill.config import DistillConfig
 from compressor.distill.losses import needs_of
 from compressor.distill.objective import Distillation
 from compressor.distill.outputs import Shape, model_shape
+from compressor.distill.progressive import check_separable, part_settings, plan_parts, train_progressively
 from compressor.distill.teacher import TeacherOutputs
 from compressor.evaluation import Evaluation, check_reference, evaluate_model
 from compressor.families import adapter_for
@@ -29,7 +31,7 @@ from compressor.pretrain.masking import Masks
 from compressor.pretrain.objectives.mlm import MaskedTerm
 from compressor.pretrain.pieces import Pieces
 from compressor.processes import training_device
-from compressor.shapes import parameters_of, read_shape, shape_of, with_shape
+from compressor.shapes import forecast_shape, parameters_of, plain_shape, read_shape, shape_of, with_shape
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.text import load_tokenizer
 from compressor.train.history import write_history
@@ -77,7 +79,12 @@ class Distill(Stage[DistillConfig]):
         teacher = self._teacher(context)
         check_labels(teacher, context.data.label_names)
         teacher_shape = model_shape(load_config(teacher), read_shape(teacher))
-        needs_of(self.config.losses, self._student_shape(context), teacher_shape)
+        student_shape = self._student_shape(context)
+        needs_of(self.config.losses, student_shape, teacher_shape)
+        if self.config.progressive:
+            plan_parts(self.config.losses, student_shape, teacher_shape)
+            config = self._student_config(context)
+            check_separable(student_shape, len((forecast_shape(config) or plain_shape(config)).layers))
         if self.config.student is None:
             same_vocabulary(teacher, context.current)
         if self.config.augment is not None:
@@ -108,10 +115,11 @@ class Distill(Stage[DistillConfig]):
             teacher_shape = model_shape(teacher.config, shape_of(teacher))
             student_shape = model_shape(student.config, shape_of(student))
             _, needs = needs_of(config.losses, student_shape, teacher_shape)
+            parts = plan_parts(config.losses, student_shape, teacher_shape) if config.progressive else ()
             targets = TeacherOutputs(
                 teacher,
                 theirs["train"],
-                needed=visited(splits["train"], config, seed),
+                needed=_visited(splits["train"], config, len(parts), seed),
                 states=needs.states,
                 layers=needs.layers,
                 width=teacher_shape.hidden_size,
@@ -119,18 +127,20 @@ class Distill(Stage[DistillConfig]):
                 cache_mb=config.cache_mb,
                 progress=context.progress,
             )
+            shapes = (student_shape, teacher_shape)
             masked = self._masked(student, parent, splits["train"], seed)
-            objective = Distillation(
-                student,
-                targets,
-                config.losses,
-                student_shape=student_shape,
-                teacher_shape=teacher_shape,
-                masked=masked,
-            )
-            curves = train(
-                objective, splits["train"], config, seed=seed, scratch=context.scratch, progress=context.progress
-            )
+            if parts:
+                curves = train_progressively(
+                    student, targets, parts, splits["train"], config,
+                    shapes=shapes, seed=seed, scratch=context.scratch, progress=context.progress,
+                )  # fmt: skip
+            else:
+                objective = Distillation(
+                    student, targets, config.losses, student_shape=shapes[0], teacher_shape=shapes[1], masked=masked
+                )
+                curves = train(
+                    objective, splits["train"], config, seed=seed, scratch=context.scratch, progress=context.progress
+                )
             targets.discard()
             after = {name: evaluate_model(student, splits[name]) for name in before}
         counts = {"before": unique_parameters(teacher), "after": unique_parameters(student)}
@@ -141,7 +151,12 @@ class Distill(Stage[DistillConfig]):
         write_history(
             output,
             parent,
-            {"stage": self.name, "layers_copied": copied, "parameters": counts, "losses": sorted(objective.weights)},
+            {
+                "stage": self.name,
+                "layers_copied": copied,
+                "parameters": counts,
+                "losses": sorted(curves.keys() - {"total"}),
+            },
         )
         return {
             "curves": curves,
@@ -150,6 +165,7 @@ class Distill(Stage[DistillConfig]):
             "augmented_texts": len(data.train) - len(context.data.train),
             "layers_copied": copied,
             "teacher_hidden_states_cached": targets.caches_hidden,
+            **({"progressive": [list(part.layers) for part in parts]} if parts else {}),
         }
 
     def ensures(self, context: Context, output: Path) -> None:
@@ -274,6 +290,14 @@ def _encoded(
         name: encode_split(tokenizer, split, max_tokens=max_tokens, config=config, folder=folder)
         for name, split in data.splits.items()
     }
+
+
+def _visited(data: EncodedSplit, config: DistillConfig, parts: int, seed: int) -> np.ndarray:
+    """Returns the positions that training will visit, whether at once or part by part."""
+    if not parts:
+        return visited(data, config, seed)
+    settings = part_settings(config, parts)
+    return np.unique(np.concatenate([visited(data, settings, seed + number) for number in range(parts)]))
 
 
 def _facts(evaluations: dict[str, Evaluation]) -> dict[str, Any]:
