@@ -91,7 +91,7 @@ def _ours(
     from compressor.train.settings import TrainSettings
 
     objective = Distillation(student, outputs, losses, student_shape=shapes[0], teacher_shape=shapes[1])
-    settings = TrainSettings(epochs=steps * BATCH / len(data), batch_size=BATCH)
+    settings = TrainSettings(epochs=(steps - 0.5) / -(-len(data) // BATCH), batch_size=BATCH)  # rounded up to steps
     scratch = folder / f"run-{seed}"
     scratch.mkdir()
     started = time.perf_counter()
