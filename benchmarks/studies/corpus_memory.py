@@ -38,7 +38,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             write(Path(folder), rows)
             command = [sys.executable, "-m", __spec__.name, "--folder", folder, "--steps", str(options.steps)]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
+            done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             found[rows] = json.loads(done.stdout.splitlines()[-1])
     few, many = found.values()
     if few["steps"] != many["steps"]:
@@ -76,7 +76,7 @@ def measure(folder: Path, steps: int) -> dict[str, float]:
     batch = 32
     config = DistillConfig.model_validate({
         "student": {"layers": 1}, "losses": [{"name": "logits"}, {"name": "hidden"}], "batch_size": batch,
-        "epochs": steps * batch / len(data.train), "max_tokens": 64,
+        "epochs": (steps - 0.5) / -(-len(data.train) // batch), "max_tokens": 64,
     })  # fmt: skip
     scratch = folder / "scratch"
     scratch.mkdir()
