@@ -42,6 +42,7 @@ class Finetune(Stage[FinetuneConfig]):
     name: ClassVar[str] = "finetune"
     config_type: ClassVar[type[StageConfig]] = FinetuneConfig
     produces: ClassVar[Produces] = "checkpoint"
+    trains: ClassVar[bool] = True
     makes_reference: ClassVar[bool] = True
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers", "accelerate")
 
@@ -72,7 +73,7 @@ class Finetune(Stage[FinetuneConfig]):
             if config.freeze_embeddings:
                 freeze_word_embeddings(model)
             splits = {
-                name: encode_split(context.current, split, max_tokens=config.max_tokens)
+                name: encode_split(context.current, split, max_tokens=config.max_tokens, folder=context.scratch)
                 for name, split in context.data.splits.items()
             }
             curves = train(

@@ -6,9 +6,10 @@ import json
 import logging
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from compressor.core.hashing import sha256_file, sha256_folder, sha256_json
 from compressor.core.latency import LatencySource
 from compressor.core.measurement import Measurement
 from compressor.data.dataset import TextDataset
+from compressor.processes import Processes, processes
 from compressor.recipe import Recipe, StageEntry
 from compressor.sources import source_hash
 from compressor.stage import Context, Produces, Progress, silent, stage_type
@@ -140,6 +142,9 @@ def run(
 ) -> RunResult:
     """Runs a recipe into ``folder``; stages whose key and outputs still hold are kept.
 
+    Where a launcher started several processes, each calls this. The main one does everything; the others train along
+    in the stages that train, write nothing, and return after the last of those stages.
+
     Args:
         recipe: the checked recipe.
         inputs: teacher, data and threads.
@@ -159,26 +164,37 @@ def run(
     for name in filter(None, (from_stage, until)):
         if name not in ids:
             raise RecipeError(f"'{name}' is no stage of this recipe", remedy=nearest(name, ids))
+    team = processes()
     check(recipe, inputs)
-    open_run_folder(folder, force=force)
+    if team.is_main:
+        open_run_folder(folder, force=force)
     context = Context(
         teacher=inputs.teacher, current=inputs.teacher, data=inputs.data, seed=recipe.seed, threads=inputs.threads,
         workdir=folder, scratch=folder, profiles=inputs.profiles, latency=inputs.latency,
     )  # fmt: skip
     records: list[StageRecord] = []
     fresh = force
-    with _locked(folder), _run_log(folder):
-        _forget_stages(folder, keep=ids)
-        for entry in recipe.stages:
+    together = _trained_together(recipe, until)
+    with _locked(folder) if team.is_main else nullcontext(), _run_log(folder) if team.is_main else nullcontext():
+        if team.is_main:
+            _forget_stages(folder, keep=ids)
+        for number, entry in enumerate(recipe.stages if team.is_main else recipe.stages[:together]):
+            if number == together:
+                team.leave()
+                team = Processes()
             key = stage_key(entry, recipe, inputs, tuple(record.key for record in records))
             fresh = fresh or entry.id == from_stage
-            record = None if fresh else _read_record(folder, entry, key)
-            if record is None:
+            record = None if fresh or not team.is_main else _read_record(folder, entry, key)
+            if team.share(record is None):
                 listener.stage_started(entry)
                 earlier = _recorded(folder, entry)
-                record = _run_stage(entry, key, context, folder, listener.progress(entry))
+                if team.is_main:
+                    record = _run_stage(entry, key, context, folder, listener.progress(entry), team)
+                elif stage_type(entry.name).trains:
+                    _train_along(entry, key, context, folder, team)
                 # A result that was lost and came out differently makes everything after it stale.
-                fresh = fresh or (earlier is not None and earlier.key == key and earlier.outputs != record.outputs)
+                fresh = fresh or bool(record and earlier and earlier.key == key and earlier.outputs != record.outputs)
+            record = _known(team.share(record))
             records.append(record)
             context = _advance(context, entry, record, folder)
             listener.stage_finished(entry, record)
@@ -186,6 +202,9 @@ def run(
             logger.info("%s: %s", entry.id, record.status, extra={"facts": facts})
             if entry.id == until:
                 break
+    team.leave()
+    if not team.is_main:
+        return RunResult(folder, recipe, tuple(records), context)
     _point(folder / "teacher", (context.reference or context.teacher).path)
     _point(folder / "student", context.current.path)
     return RunResult(folder, recipe, tuple(records), context)
@@ -221,12 +240,36 @@ def _locked(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _run_stage(entry: StageEntry, key: str, context: Context, folder: Path, progress: Progress) -> StageRecord:
-    stage = entry.build()
-    work = folder / ".work"
-    scratch = work / f"{entry.id}-{key[:16]}"
+def _trained_together(recipe: Recipe, until: str | None) -> int:
+    """Returns how many stages, from the first on, end with the last one that trains."""
+    ids = [entry.id for entry in recipe.stages]
+    last = len(ids) if until is None else ids.index(until) + 1
+    return max(
+        (number + 1 for number, entry in enumerate(recipe.stages[:last]) if stage_type(entry.name).trains), default=0
+    )
+
+
+def _train_along(entry: StageEntry, key: str, context: Context, folder: Path, team: Processes) -> None:
+    """Does a stage beside the main process: the same steps on another share of each batch, for no result of its own."""
+    scratch = _scratch(folder, entry, key)
+    with tempfile.TemporaryDirectory() as output:
+        entry.build().run(replace(context, scratch=scratch), Path(output))
+    team.share(None)  # nobody is in the folder of training any more
+
+
+def _scratch(folder: Path, entry: StageEntry, key: str) -> Path:
+    scratch = folder / ".work" / f"{entry.id}-{key[:16]}"
     with disk_errors(scratch):
         scratch.mkdir(parents=True, exist_ok=True)
+    return scratch
+
+
+def _run_stage(
+    entry: StageEntry, key: str, context: Context, folder: Path, progress: Progress, team: Processes
+) -> StageRecord:
+    stage = entry.build()
+    work = folder / ".work"
+    scratch = _scratch(folder, entry, key)
     for abandoned in work.glob(f"{entry.id}-*"):
         if abandoned != scratch:
             shutil.rmtree(abandoned, ignore_errors=True)
@@ -235,6 +278,8 @@ def _run_stage(entry: StageEntry, key: str, context: Context, folder: Path, prog
     started = time.monotonic()
     with new_folder(work / f"{entry.id}.output", "result", key=key, force=True) as output:
         facts = stage.run(context, output)
+        if stage.trains:
+            team.share(None)
         stage.ensures(context, output)
     outputs = _publish(stage.produces, entry.id, work / f"{entry.id}.output", folder, key)
     record = StageRecord(entry.id, entry.name, key, outputs, facts, round(time.monotonic() - started, 3))
@@ -243,6 +288,12 @@ def _run_stage(entry: StageEntry, key: str, context: Context, folder: Path, prog
     _remove_stale(path, outputs, folder)
     write_json(path, {name: value for name, value in vars(record).items() if name != "status"})
     shutil.rmtree(scratch, ignore_errors=True)
+    return record
+
+
+def _known(record: StageRecord | None) -> StageRecord:
+    if record is None:
+        raise TypeError("a stage that was done has a record")
     return record
 
 

@@ -108,6 +108,8 @@ class Stage(ABC, Generic[ConfigT]):
     """True where the first result is the trained teacher that ``accept`` compares with."""
     prepares_reference: ClassVar[bool] = False
     """True where a result made of the teacher is still the teacher, for a later stage to train."""
+    trains: ClassVar[bool] = False
+    """True where every process of a run does the stage, each a share of the training; else the main one alone does."""
     packages: ClassVar[tuple[str, ...]] = ()
     """Distributions whose version is part of the cache key."""
 

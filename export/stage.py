@@ -107,7 +107,7 @@ class ExportStage(Stage[ExportConfig]):
         request = ExportRequest(
             formats=self.config.to, precisions=precisions, lengths=self.config.lengths, plan=plan,
             tensorrt=self.config.tensorrt,
-            parity_texts=context.data.test.texts[:PARITY_TEXTS], parity_source="test texts",
+            parity_texts=tuple(context.data.test.texts[:PARITY_TEXTS]), parity_source="test texts",
             calibration_texts=texts_for(task, 1, _spread(context.data.train.texts, CALIBRATION_TEXTS)),
             selection=context.data.validation, report=context.data.test, teacher=teacher,
             tune=self.config.tune, name=context.current.path.name, threads=context.threads,

@@ -10,6 +10,8 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["COMPRESSOR_CACHE"] = ""
+os.environ["ACCELERATE_USE_CPU"] = "true"
+os.environ["TORCH_CPP_LOG_LEVEL"] = "ERROR"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import pytest

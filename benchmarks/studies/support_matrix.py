@@ -90,7 +90,7 @@ def measure(cell: Cell, checkpoint: Path, cache: Path, threads: int) -> dict[str
     planned = cell.precision != "fp32" and cell.precision in PRECISIONS
     plan = QuantizationPlan.uniform(cell.precision, **settings) if planned else QuantizationPlan()
     calibrated = cell.method == "static" or cell.precision in NPU_PRECISIONS
-    calibration = generate_intents().train.texts[:CALIBRATION_TEXTS] if calibrated else ()
+    calibration = tuple(generate_intents().train.texts[:CALIBRATION_TEXTS]) if calibrated else ()
     request = ExportRequest(
         formats=(cell.format,), precisions=(cell.precision,), lengths=LENGTHS, plan=plan, name=cell.system,
         parity_texts=texts[:PARITY_TEXTS], parity_source=source, calibration_texts=calibration, threads=threads,

@@ -75,7 +75,7 @@ class BenchmarkStage(Stage[BenchmarkConfig]):
 
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Measures all artifacts and baselines interleaved, one measurement file a subject and device."""
-        sentences = context.data.sentences or context.data.test.texts
+        sentences = context.data.sentences or tuple(context.data.test.texts)
         baselines = Baselines.of(context, sentences) if self.config.baselines else Baselines()
         skipped: dict[str, str] = {}
         for name in self.config.devices:

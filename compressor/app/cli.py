@@ -13,6 +13,7 @@ import typer
 from compressor.app import console
 from compressor.core.errors import DeviceError, UsageError
 from compressor.core.task import Task
+from compressor.processes import processes
 
 app = typer.Typer(
     name="compressor",
@@ -71,7 +72,7 @@ def run(
     from compressor.app import runs, show
 
     with command(as_json=as_json, debug=debug, verbose=verbose):
-        narrator = console.Narrator()
+        narrator = console.Narrator(quiet=not processes().is_main)
         try:
             outcome = runs.run(
                 recipe, output, overrides=tuple(set_ or ()), from_stage=from_, until=until, force=force,
@@ -79,6 +80,8 @@ def run(
             )  # fmt: skip
         finally:
             narrator.close()
+        if not processes().is_main:
+            return
         if as_json:
             console.print_json(outcome.as_dict())
         else:

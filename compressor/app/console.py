@@ -19,8 +19,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
-from compressor.core.errors import CompressorError
+from compressor.core.errors import CompressorError, StageError
 from compressor.pipeline import Listener, StageRecord
+from compressor.processes import processes
 from compressor.recipe import StageEntry
 from compressor.stage import Progress as StageProgress
 
@@ -89,8 +90,10 @@ def say(text: str) -> None:
 def errors(*, as_json: bool, debug: bool) -> Iterator[None]:
     """Ends the process with one message and the documented exit code when a user's error is raised.
 
-    A terminate signal is treated like Ctrl-C, so that a job that is cancelled leaves nothing half-written either.
+    A terminate signal is treated like Ctrl-C, so that a job that is cancelled leaves nothing half-written either. Of
+    several processes only the main one speaks, but for what another one met by itself.
     """
+    team = processes()
 
     def interrupt(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
@@ -101,13 +104,18 @@ def errors(*, as_json: bool, debug: bool) -> Iterator[None]:
     except CompressorError as error:
         if debug:
             traceback.print_exc()
+        if not team.is_main:
+            if not isinstance(error, StageError):  # that one is raised in all of them
+                stderr.print(f"process {team.index}: error: {error.message}")
+            raise SystemExit(error.exit_code) from None
         if as_json:
             print_json({"error": {"code": error.code, "message": error.message, "remedy": error.remedy}})
         stderr.print(f"error: {error.message}", style="bold red")
         stderr.print(f"what to do: {error.remedy}")
         raise SystemExit(error.exit_code) from None
     except KeyboardInterrupt:
-        stderr.print("interrupted; what was finished is kept, nothing is half-written")
+        if team.is_main:
+            stderr.print("interrupted; what was finished is kept, nothing is half-written")
         raise SystemExit(INTERRUPTED) from None
     except BrokenPipeError:
         # Whoever read stdout has gone: end as a process that the signal ends, and let nothing more be flushed there.
@@ -117,6 +125,9 @@ def errors(*, as_json: bool, debug: bool) -> Iterator[None]:
         if debug:
             traceback.print_exc()
         message = f"internal error: {type(error).__name__}: {error}"
+        if not team.is_main:
+            stderr.print(f"process {team.index}: {message}")
+            raise SystemExit(INTERNAL_ERROR) from None
         if as_json:
             print_json({"error": {"code": "internal", "message": message, "remedy": "run again with --debug"}})
         stderr.print(message, style="bold red")
@@ -130,7 +141,7 @@ def show_logs(verbose: bool) -> None:
     """Sends our own warnings (with ``verbose``, all messages) to stderr; other libraries' noise is left out."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-    handler.setLevel(logging.INFO if verbose else logging.WARNING)
+    handler.setLevel(logging.ERROR if not processes().is_main else logging.INFO if verbose else logging.WARNING)
     for name in ("compressor", "export", "devices", "benchmarks"):
         logging.getLogger(name).handlers = [handler]
         logging.getLogger(name).setLevel(logging.INFO)

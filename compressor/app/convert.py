@@ -139,7 +139,7 @@ def convert(
     task = task or find_task(checkpoint)
     selection, report = _splits(eval_data, checkpoint, task)
     if calibrate is None and report is not None:
-        texts, source = report.texts, "evaluation texts"
+        texts, source = tuple(report.texts), "evaluation texts"
     else:
         texts, source = read_texts(calibrate)
     request = ExportRequest(

@@ -21,6 +21,7 @@ from compressor.core.errors import RecipeError
 from compressor.core.limits import MEASURED
 from compressor.core.verdict import EXIT_CODES, Check, Verdict
 from compressor.pipeline import Listener, RunResult
+from compressor.processes import processes
 from compressor.recipe import Accept, Recipe, load_recipe
 from compressor.stage import stage_type
 
@@ -62,6 +63,9 @@ def run(
 ) -> RunOutcome:
     """Walks the whole road of a recipe.
 
+    Where a launcher started several processes, each calls this; all but the main one return after the training, with
+    what was done until then.
+
     Args:
         recipe: the YAML file.
         output: the run folder; default ``runs/<recipe's name>``.
@@ -77,13 +81,17 @@ def run(
     loaded = load_recipe(Path(recipe), overrides)
     folder = Path(output) if output is not None else default_folder(loaded)
     check_accept(loaded)
-    pipeline.open_run_folder(folder, force=force)
-    inputs = read_inputs(loaded, folder / "demo-data")
+    team = processes()
+    with team.main_first():
+        if team.is_main:
+            pipeline.open_run_folder(folder, force=force)
+        inputs = read_inputs(loaded, folder / "demo-data")
     check_legality(loaded, inputs)
     result = pipeline.run(loaded, inputs, folder, from_stage=from_stage, until=until, force=force, listener=listener)
-    verdict = _judge(loaded.accept, result)
+    verdict = _judge(loaded.accept, result) if team.is_main else None
     report = report_data(result, verdict, created=datetime.now(UTC).isoformat(timespec="seconds"))
-    write_report(folder, report)
+    if team.is_main:
+        write_report(folder, report)
     return RunOutcome(folder, result, report, verdict)
 
 

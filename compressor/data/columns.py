@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from compressor.core.errors import DataError, nearest
@@ -47,12 +47,7 @@ def texts(table: Table, columns: TextColumns) -> tuple[Text, ...]:
     Raises:
         DataError: a column that is not there, or a cell that is no text.
     """
-    for column in columns:
-        require(table, column, "text_column")
-    if len(columns) == 1:
-        return tuple(_text(table, row, columns[0]) for row in table.rows)
-    first, second = columns
-    return tuple((_text(table, row, first), _text(table, row, second)) for row in table.rows)
+    return tuple(_texts(table, columns))
 
 
 def label_values(table: Table, column: str) -> tuple[str, ...]:
@@ -63,7 +58,9 @@ def label_values(table: Table, column: str) -> tuple[str, ...]:
     """
     require(table, column, "label_column")
     names = table.class_names.get(column)
-    return tuple(_label(table, row, column, names) for row in table.rows)
+    known: dict[str, str] = {}  # each name once in memory, however many rows have it
+    found = (_label(table, row, column, names) for row in table.rows)
+    return tuple(known.setdefault(value, value) for value in found)
 
 
 def label_order(table: Table, column: str, values: Iterable[str]) -> tuple[str, ...]:
@@ -85,10 +82,17 @@ def label_order(table: Table, column: str, values: Iterable[str]) -> tuple[str, 
     return tuple(sorted(found))
 
 
-def labelled_split(table: Table, columns: TextColumns, column: str, names: Sequence[str]) -> Split:
+def labelled_split(
+    table: Table,
+    columns: TextColumns,
+    column: str,
+    names: Sequence[str],
+    *,
+    keep: Callable[[Iterable[Text]], Sequence[Text]] = tuple,
+) -> Split:
     """Returns the table as texts and label indices into ``names``.
 
-    A column of integers counts as indices where ``names`` are words.
+    A column of integers counts as indices where ``names`` are words. ``keep`` says where the texts are kept.
 
     Raises:
         DataError: a label that ``names`` does not hold, with its row.
@@ -96,7 +100,7 @@ def labelled_split(table: Table, columns: TextColumns, column: str, names: Seque
     values = label_values(table, column)
     index = {name: position for position, name in enumerate(names)}
     if any(value not in index for value in values) and _are_indices(values, names):
-        return Split(texts(table, columns), tuple(int(value) for value in values))
+        return Split(keep(_texts(table, columns)), tuple(int(value) for value in values))
     for row, value in zip(table.rows, values, strict=True):
         if value not in index:
             shown = ", ".join(list(names)[:8]) + (", …" if len(names) > 8 else "")
@@ -104,7 +108,7 @@ def labelled_split(table: Table, columns: TextColumns, column: str, names: Seque
                 f"{table.path}, row {row.number}: unknown label '{value}'; expected one of {shown}",
                 remedy=f"{nearest(value, names)}; every label must occur in the training data",
             )
-    return Split(texts(table, columns), tuple(index[value] for value in values))
+    return Split(keep(_texts(table, columns)), tuple(index[value] for value in values))
 
 
 def require(table: Table, column: str, key: str) -> None:
@@ -114,6 +118,14 @@ def require(table: Table, column: str, key: str) -> None:
             f"{table.path} has no column '{column}'; found {', '.join(table.columns)}",
             remedy=f"{nearest(column, table.columns)}; set '{key}'",
         )
+
+
+def _texts(table: Table, columns: TextColumns) -> Iterator[Text]:
+    for column in columns:
+        require(table, column, "text_column")
+    for row in table.rows:
+        found = tuple(_text(table, row, column) for column in columns)
+        yield found[0] if len(found) == 1 else (found[0], found[1])
 
 
 def _text(table: Table, row: Row, column: str) -> str:

@@ -1,8 +1,11 @@
-"""Labelled text in memory, with one fixed label order."""
+"""Labelled text with one fixed label order."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,7 +20,8 @@ from compressor.core.task import Task
 class Split:
     """Texts and, where known, their labels (same length)."""
 
-    texts: tuple[Text, ...]
+    texts: Sequence[Text]
+    """In memory, or, of training data, in a file (:mod:`compressor.data.stored`)."""
     labels: tuple[Any, ...]
     """What is true of each text, by task: a label's index; for several labels 0 or 1 a label; a number; a tag's index a
     word (words are parted by single spaces); for a question, every accepted answer; for a pair, its similarity."""
@@ -60,8 +64,12 @@ class TextDataset:
     @cached_property
     def hash(self) -> str:
         """One hash over all texts, labels and label names."""
-        splits = [(part.texts, part.labels) for part in (self.train, self.validation, self.test)]
-        return sha256_json([self.label_names, splits, self.sentences, self.task])
+        found = hashlib.sha256(sha256_json([self.label_names, self.sentences, self.task]).encode())
+        for part in self.splits.values():
+            found.update(f"{len(part)}\n".encode())
+            for row in zip(part.texts, part.labels, strict=True):
+                found.update(json.dumps(row).encode())
+        return found.hexdigest()
 
     def with_label_order(self, names: tuple[str, ...]) -> TextDataset:
         """Returns the same data with its labels numbered in the order of ``names``, which are the same names.

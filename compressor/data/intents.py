@@ -39,7 +39,8 @@ def generate_intents(seed: int = 0) -> TextDataset:
                 rows.append((sentence, label))
         rng.shuffle(rows)
         splits[split] = Split(tuple(text for text, _ in rows), tuple(label for _, label in rows))
-    return TextDataset(names, splits["train"], splits["validation"], splits["test"], sentences=splits["test"].texts)
+    sentences = tuple(splits["test"].texts)
+    return TextDataset(names, splits["train"], splits["validation"], splits["test"], sentences=sentences)
 
 
 def write_intents(folder: Path, seed: int = 0) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Self
 
+import numpy as np
 from pydantic import model_validator
 
 from compressor.core.errors import DataError
@@ -16,6 +18,7 @@ from compressor.core.schema import Record, Text
 from compressor.core.task import Task
 from compressor.data import columns
 from compressor.data.dataset import Split, TextDataset
+from compressor.data.stored import StoredTexts
 from compressor.data.tables import SUFFIXES, is_dataset_dict, read_table, read_utf8
 from compressor.data.task_columns import found_labels, task_split
 
@@ -74,13 +77,13 @@ def read_dataset(spec: DataSpec, *, task: Task = "text-classification", label_na
     train_table = read_table(files["train"])
     text = columns.text_columns(train_table, spec.text_column)
     names = columns.label_order(train_table, spec.label_column, columns.label_values(train_table, spec.label_column))
-    train = columns.labelled_split(train_table, text, spec.label_column, names)
+    train = columns.labelled_split(train_table, text, spec.label_column, names, keep=StoredTexts)
     test = columns.labelled_split(read_table(files["test"]), text, spec.label_column, names)
     if "validation" in files:
         validation = columns.labelled_split(read_table(files["validation"]), text, spec.label_column, names)
     else:
         train, validation = carve_validation(train)
-    data = TextDataset(names, train, validation, test, sentences=test.texts)
+    data = TextDataset(names, train, validation, test, sentences=tuple(test.texts))
     if spec.sentences is None:
         return data
     return replace(data, sentences=read_sentences(spec.sentences, text_column=spec.text_column))
@@ -100,7 +103,7 @@ def _read_task(spec: DataSpec, files: Mapping[SplitName, Path], task: Task, labe
     else:
         train, validation = carve_validation(Split(train.texts, train.labels), stratify=False)
     # Each half of a pair is embedded by itself, so that is what takes time.
-    halves = tuple(text for pair in test.texts for text in pair) if task == "sentence-embedding" else test.texts
+    halves = tuple(text for pair in test.texts for text in pair) if task == "sentence-embedding" else tuple(test.texts)
     named = spec.sentences and read_sentences(spec.sentences, text_column=spec.text_column)
     return TextDataset(names, train, validation, test, sentences=named or halves, task=task)
 
@@ -158,22 +161,34 @@ def carve_validation(train: Split, *, stratify: bool = True) -> tuple[Split, Spl
     Raises:
         DataError: no class has two different texts, so nothing can be held out.
     """
-    by_label: dict[Hashable, set[Text]] = defaultdict(set)
+    digests: dict[Hashable, array[int]] = defaultdict(lambda: array("Q"))
     for text, label in zip(train.texts, train.labels, strict=True):
-        by_label[label if stratify else None].add(text)
-    held_out: set[Text] = set()
-    for found in by_label.values():
-        if len(found) > 1:
-            count = max(1, round(len(found) * _VALIDATION_SHARE))
-            held_out.update(sorted(found, key=sha256_json)[:count])
+        digests[label if stratify else None].append(_digest(text))
+    held_out: list[np.ndarray] = []
+    for found in digests.values():
+        # The texts with the lowest hashes; a hash is a text's all that has to be remembered of it.
+        different = np.unique(np.frombuffer(found, dtype=np.uint64))
+        if len(different) > 1:
+            held_out.append(different[: max(1, round(len(different) * _VALIDATION_SHARE))])
     if not held_out:
         raise DataError("no class has two different texts to hold one out", remedy="name a validation file")
-    return _subset(train, held_out, keep=False), _subset(train, held_out, keep=True)
+    chosen = np.unique(np.concatenate(held_out))
+    return _subset(train, chosen, keep=False), _subset(train, chosen, keep=True)
 
 
-def _subset(split: Split, chosen: set[Text], *, keep: bool) -> Split:
-    rows = [(text, label) for text, label in zip(split.texts, split.labels, strict=True) if (text in chosen) is keep]
-    return Split(tuple(text for text, _ in rows), tuple(label for _, label in rows))
+def _digest(text: Text) -> int:
+    return int(sha256_json(text)[:16], 16)
+
+
+def _subset(split: Split, chosen: np.ndarray, *, keep: bool) -> Split:
+    rows = array("q")
+    for row, text in enumerate(split.texts):
+        digest = np.uint64(_digest(text))
+        place = int(np.searchsorted(chosen, digest))
+        if bool(place < len(chosen) and chosen[place] == digest) is keep:
+            rows.append(row)
+    texts = (split.texts[row] for row in rows)
+    return Split(tuple(texts) if keep else StoredTexts(texts), tuple(split.labels[row] for row in rows))
 
 
 def _split_files(spec: DataSpec) -> dict[SplitName, Path]:

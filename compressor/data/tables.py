@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,26 @@ class Row:
     cells: Mapping[str, Any]
 
 
+class _Rows(Iterable[Row]):
+    """Rows that a function reads from the file."""
+
+    def __init__(self, read: Callable[[], Iterator[Row]]) -> None:
+        self._read = read
+
+    def __iter__(self) -> Iterator[Row]:
+        return self._read()
+
+
 @dataclass(frozen=True)
 class Table:
-    """A file's rows, its columns in file order, and the class names of columns whose type states them."""
+    """A file's rows, its columns in file order, and the class names of columns whose type states them.
+
+    The rows of a text file are read anew in each pass over them, so that its size does not matter.
+    """
 
     path: Path
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: Iterable[Row]
     class_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -63,7 +76,7 @@ def read_table(path: Path) -> Table:
                 remedy="convert the file or give it the ending of its format",
             )
         table = reader(path)
-    if not table.rows:
+    if next(iter(table.rows), None) is None:
         raise DataError(f"{path} holds no rows; expected at least one", remedy="check that the file was written whole")
     return table
 
@@ -91,19 +104,32 @@ def read_utf8(path: Path) -> str:
         ) from error
 
 
+def _lines(path: Path, newline: str) -> Iterator[str]:
+    """Yields a file's lines with their ends, as :func:`open` cuts them for ``newline``; :func:`read_utf8`'s errors."""
+    try:
+        with path.open(encoding="utf-8-sig", newline=newline) as stream:
+            yield from stream
+    except UnicodeDecodeError:
+        read_utf8(path)  # names the row
+        raise
+
+
 def _read_tsv(path: Path) -> Table:
+    return _with_header(path, _tsv_rows)
+
+
+def _tsv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     # Only a line feed ends a row: str.splitlines would also cut at U+2028 and its like inside a sentence.
-    lines = (line.removesuffix("\r") for line in read_utf8(path).split("\n"))
-    numbered = ((number, line.split("\t")) for number, line in enumerate(lines, start=1) if line)
-    return _with_header(path, numbered)
+    lines = (line.removesuffix("\n").removesuffix("\r") for line in _lines(path, "\n"))
+    return ((number, line.split("\t")) for number, line in enumerate(lines, start=1) if line)
 
 
 def _read_csv(path: Path) -> Table:
-    return _with_header(path, _csv_rows(path))
+    return _with_header(path, _csv_rows)
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(io.StringIO(read_utf8(path), newline=""), strict=True)
+    reader = csv.reader(_lines(path, ""), strict=True)
     first_line = 1
     try:
         for cells in reader:
@@ -117,25 +143,31 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         ) from error
 
 
-def _with_header(path: Path, rows: Iterator[tuple[int, list[str]]]) -> Table:
-    _, header = next(rows, (0, []))
+def _with_header(path: Path, parse: Callable[[Path], Iterator[tuple[int, list[str]]]]) -> Table:
+    _, header = next(parse(path), (0, []))
     columns = tuple(name.strip() for name in header)
     if len(set(columns)) != len(columns):
         raise DataError(f"{path}, row 1: a column name occurs twice in {list(columns)}", remedy="rename one of them")
-    found = []
-    for number, cells in rows:
-        if len(cells) != len(columns):
-            raise DataError(
-                f"{path}, row {number}: found {len(cells)} cells, expected {len(columns)} ({', '.join(columns)})",
-                remedy="mend the row; a TSV text holds no tab, a CSV text with a comma stands in quotes",
-            )
-        found.append(Row(number, dict(zip(columns, cells, strict=True))))
-    return Table(path, columns, tuple(found))
+
+    def rows() -> Iterator[Row]:
+        for number, cells in islice(parse(path), 1, None):
+            if len(cells) != len(columns):
+                raise DataError(
+                    f"{path}, row {number}: found {len(cells)} cells, expected {len(columns)} ({', '.join(columns)})",
+                    remedy="mend the row; a TSV text holds no tab, a CSV text with a comma stands in quotes",
+                )
+            yield Row(number, dict(zip(columns, cells, strict=True)))
+
+    return Table(path, columns, _Rows(rows))
 
 
 def _read_jsonl(path: Path) -> Table:
-    rows = []
-    for number, line in enumerate(read_utf8(path).split("\n"), start=1):
+    rows = _Rows(lambda: _jsonl_rows(path))
+    return Table(path, tuple(dict.fromkeys(name for row in rows for name in row.cells)), rows)
+
+
+def _jsonl_rows(path: Path) -> Iterator[Row]:
+    for number, line in enumerate(_lines(path, "\n"), start=1):
         if not line.strip():
             continue
         try:
@@ -150,9 +182,7 @@ def _read_jsonl(path: Path) -> Table:
                 f"{path}, row {number}: found {type(value).__name__}, expected a JSON object",
                 remedy='write each row as {"text": …, "label": …}',
             )
-        rows.append(Row(number, value))
-    columns = tuple(dict.fromkeys(name for row in rows for name in row.cells))
-    return Table(path, columns, tuple(rows))
+        yield Row(number, value)
 
 
 def _read_parquet(path: Path) -> Table:

@@ -27,6 +27,8 @@ class DistillConfig(TrainSettings):
     the teacher's answers to the clean texts stay valid."""
     augment: AugmentConfig | None = None
     """Variants of the training texts, answered by the teacher alone, are learnt beside the texts themselves."""
+    progressive: bool = False
+    """Train the student's layers one after the other, the ones below frozen, each for an equal share of the epochs."""
     cache_mb: float = Field(default=1024, ge=0)
     """Most megabytes of the teacher's hidden states to keep on disk while training."""
 
@@ -35,6 +37,8 @@ class DistillConfig(TrainSettings):
         if self.student is None and self.teacher is None:
             raise ValueError("without 'student' the current checkpoint is the student: name its 'teacher'")
         check_losses(self.losses)
+        if self.progressive and self.mlm is not None:
+            raise ValueError("'mlm' trains the whole student: use it in a joint stage, not with 'progressive'")
         if self.mlm is not None and any(loss.key == MLM for loss in self.losses):
             raise ValueError(f"the id '{MLM}' of a loss is the name of masked language modelling: give it another")
         if self.augment is not None and (supervised := [loss.name for loss in self.losses if loss.name == "labels"]):

@@ -63,3 +63,8 @@ class Distillation(Objective):
         if self.masked is not None and self.weight_of(MLM) > 0:
             losses[MLM] = self.masked(encoder_of(self.model), inputs, indices, self.epoch)
         return losses
+
+    def units(self, indices: Sequence[int], lengths: Sequence[int]) -> dict[str, float]:
+        """Returns over how many sentences, tokens or pairs of tokens each loss is a mean; see the base class."""
+        found = {loss.key: loss.units(lengths) for loss in self._losses}
+        return found if self.masked is None else {**found, MLM: self.masked.units(indices, self.epoch)}

@@ -7,17 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import nn
 
 from compressor.augment.rows import augmentation_model, augmented_texts, with_variants
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ModelError, RecipeError, StageError, nearest
 from compressor.data.batches import EncodedSplit, encode_split
-from compressor.data.dataset import TextDataset
+from compressor.data.dataset import TextDataset, sampled
 from compressor.distill.config import DistillConfig
 from compressor.distill.losses import needs_of
 from compressor.distill.objective import Distillation
 from compressor.distill.outputs import Shape, model_shape
+from compressor.distill.progressive import check_separable, part_settings, plan_parts, train_progressively
 from compressor.distill.teacher import TeacherOutputs
 from compressor.evaluation import Evaluation, check_reference, evaluate_model
 from compressor.families import adapter_for
@@ -28,11 +30,12 @@ from compressor.pretrain.heads import check_head, masked_head
 from compressor.pretrain.masking import Masks
 from compressor.pretrain.objectives.mlm import MaskedTerm
 from compressor.pretrain.pieces import Pieces
-from compressor.shapes import parameters_of, read_shape, shape_of, with_shape
+from compressor.processes import training_device
+from compressor.shapes import forecast_shape, parameters_of, plain_shape, read_shape, shape_of, with_shape
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.text import load_tokenizer
 from compressor.train.history import write_history
-from compressor.train.loop import planned_batches, train
+from compressor.train.loop import train, visited
 from compressor.train.optimizer import freeze_word_embeddings
 from compressor.train.runtime import reproducible
 from compressor.train.weights import WeightAt
@@ -45,6 +48,7 @@ class Distill(Stage[DistillConfig]):
     name: ClassVar[str] = "distill"
     config_type: ClassVar[type[StageConfig]] = DistillConfig
     produces: ClassVar[Produces] = "checkpoint"
+    trains: ClassVar[bool] = True
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers", "accelerate")
 
     def forecast(self, model_config: Any) -> Any:
@@ -75,7 +79,12 @@ class Distill(Stage[DistillConfig]):
         teacher = self._teacher(context)
         check_labels(teacher, context.data.label_names)
         teacher_shape = model_shape(load_config(teacher), read_shape(teacher))
-        needs_of(self.config.losses, self._student_shape(context), teacher_shape)
+        student_shape = self._student_shape(context)
+        needs_of(self.config.losses, student_shape, teacher_shape)
+        if self.config.progressive:
+            plan_parts(self.config.losses, student_shape, teacher_shape)
+            config = self._student_config(context)
+            check_separable(student_shape, len((forecast_shape(config) or plain_shape(config)).layers))
         if self.config.student is None:
             same_vocabulary(teacher, context.current)
         if self.config.augment is not None:
@@ -92,11 +101,12 @@ class Distill(Stage[DistillConfig]):
         parent = source if config.student is not None else context.current
         with reproducible(seed=seed, threads=context.threads):
             teacher = load_compressed(source.path)
-            student = self._student(context, teacher)
+            student = self._student(context, source, teacher, seed)
+            teacher.to(training_device())
             limit = min(config.max_tokens, *(adapter_for(it.config).max_tokens(it.config) for it in (teacher, student)))
             data = self._data(context, seed=seed, max_tokens=limit)
-            theirs = _encoded(data, source, teacher.config, max_tokens=limit)
-            splits = _encoded(data, parent, student.config, max_tokens=limit)
+            theirs = _encoded(data, source, teacher.config, max_tokens=limit, folder=context.scratch)
+            splits = _encoded(data, parent, student.config, max_tokens=limit, folder=context.scratch)
             same_lengths(theirs["train"], splits["train"])
             before = {name: evaluate_model(teacher, theirs[name]) for name in ("validation", "test")}
             check_reference(before["validation"], f"the teacher {source.path}")
@@ -105,12 +115,11 @@ class Distill(Stage[DistillConfig]):
             teacher_shape = model_shape(teacher.config, shape_of(teacher))
             student_shape = model_shape(student.config, shape_of(student))
             _, needs = needs_of(config.losses, student_shape, teacher_shape)
+            parts = plan_parts(config.losses, student_shape, teacher_shape) if config.progressive else ()
             targets = TeacherOutputs(
                 teacher,
                 theirs["train"],
-                needed=sorted(
-                    {index for _, batch in planned_batches(splits["train"], config, seed) for index in batch}
-                ),
+                needed=_visited(splits["train"], config, len(parts), seed),
                 states=needs.states,
                 layers=needs.layers,
                 width=teacher_shape.hidden_size,
@@ -118,18 +127,20 @@ class Distill(Stage[DistillConfig]):
                 cache_mb=config.cache_mb,
                 progress=context.progress,
             )
+            shapes = (student_shape, teacher_shape)
             masked = self._masked(student, parent, splits["train"], seed)
-            objective = Distillation(
-                student,
-                targets,
-                config.losses,
-                student_shape=student_shape,
-                teacher_shape=teacher_shape,
-                masked=masked,
-            )
-            curves = train(
-                objective, splits["train"], config, seed=seed, scratch=context.scratch, progress=context.progress
-            )
+            if parts:
+                curves = train_progressively(
+                    student, targets, parts, splits["train"], config,
+                    shapes=shapes, seed=seed, scratch=context.scratch, progress=context.progress,
+                )  # fmt: skip
+            else:
+                objective = Distillation(
+                    student, targets, config.losses, student_shape=shapes[0], teacher_shape=shapes[1], masked=masked
+                )
+                curves = train(
+                    objective, splits["train"], config, seed=seed, scratch=context.scratch, progress=context.progress
+                )
             targets.discard()
             after = {name: evaluate_model(student, splits[name]) for name in before}
         counts = {"before": unique_parameters(teacher), "after": unique_parameters(student)}
@@ -140,7 +151,12 @@ class Distill(Stage[DistillConfig]):
         write_history(
             output,
             parent,
-            {"stage": self.name, "layers_copied": copied, "parameters": counts, "losses": sorted(objective.weights)},
+            {
+                "stage": self.name,
+                "layers_copied": copied,
+                "parameters": counts,
+                "losses": sorted(curves.keys() - {"total"}),
+            },
         )
         return {
             "curves": curves,
@@ -149,6 +165,7 @@ class Distill(Stage[DistillConfig]):
             "augmented_texts": len(data.train) - len(context.data.train),
             "layers_copied": copied,
             "teacher_hidden_states_cached": targets.caches_hidden,
+            **({"progressive": [list(part.layers) for part in parts]} if parts else {}),
         }
 
     def ensures(self, context: Context, output: Path) -> None:
@@ -188,10 +205,13 @@ class Distill(Stage[DistillConfig]):
             raise unknown_teacher(name, context.checkpoints)
         return context.checkpoints[name]
 
-    def _student(self, context: Context, teacher: nn.Module) -> nn.Module:
-        if self.config.student is None:
+    def _student(self, context: Context, source: Checkpoint, teacher: nn.Module, seed: int) -> nn.Module:
+        settings = self.config.student
+        if settings is None:
             return load_compressed(context.current.path)
-        return self.config.student.make(teacher)
+        few = sampled(context.data.train, settings.sample, seed=seed) if settings.sample else None
+        text = None if few is None else encode_split(source, few, max_tokens=self.config.max_tokens)
+        return settings.make(teacher, text)
 
     def _student_shape(self, context: Context) -> Shape:
         """Returns what the losses must know of the student, before there is one."""
@@ -264,12 +284,22 @@ def _vocabulary(checkpoint: Checkpoint) -> dict[str, int]:
     return vocabulary
 
 
-def _encoded(data: TextDataset, tokenizer: Checkpoint, config: Any, *, max_tokens: int) -> dict[str, EncodedSplit]:
+def _encoded(
+    data: TextDataset, tokenizer: Checkpoint, config: Any, *, max_tokens: int, folder: Path
+) -> dict[str, EncodedSplit]:
     """Returns the splits as a model of ``config`` takes them."""
     return {
-        name: encode_split(tokenizer, split, max_tokens=max_tokens, config=config)
+        name: encode_split(tokenizer, split, max_tokens=max_tokens, config=config, folder=folder)
         for name, split in data.splits.items()
     }
+
+
+def _visited(data: EncodedSplit, config: DistillConfig, parts: int, seed: int) -> np.ndarray:
+    """Returns the positions that training will visit, whether at once or part by part."""
+    if not parts:
+        return visited(data, config, seed)
+    settings = part_settings(config, parts)
+    return np.unique(np.concatenate([visited(data, settings, seed + number) for number in range(parts)]))
 
 
 def _facts(evaluations: dict[str, Evaluation]) -> dict[str, Any]:

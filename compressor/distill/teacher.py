@@ -18,6 +18,7 @@ from compressor.data.batches import EncodedSplit, sorted_batches
 from compressor.distill.capture import run_model
 from compressor.distill.outputs import Needs, Outputs, Projections
 from compressor.families import adapter_for
+from compressor.processes import processes
 from compressor.stage import Progress, silent
 
 logger = logging.getLogger(__name__)
@@ -57,7 +58,7 @@ class TeacherOutputs:
         model: nn.Module,
         data: EncodedSplit,
         *,
-        needed: Sequence[int],
+        needed: Sequence[int] | np.ndarray,
         states: Sequence[int],
         layers: Sequence[int] = (),
         width: int,
@@ -66,38 +67,41 @@ class TeacherOutputs:
         progress: Progress = silent,
     ) -> None:
         self._model = model
+        self._device = next(model.parameters()).device
         self._data = data
         self._needs = Needs(tuple(sorted(states)), tuple(sorted(layers)))
         self._states = tuple(sorted({*states, *layers}))  # layer i reads state i
         self._width = width
         self._offsets = np.concatenate([[0], np.cumsum(data.lengths)])
-        self._needed = tuple(sorted(needed))
+        self._needed = np.sort(np.asarray(needed, dtype=np.int64))
         key = _digest(model, data, self._needed)
         self._logits_file = scratch / f"teacher-logits-{key}.npy"
         self._hidden_file = scratch / f"teacher-hidden-{key}-{sha256_json(self._states)[:_KEY]}.npy"
         self.hidden_mb = int(self._offsets[-1]) * len(self._states) * width * 2 / 1e6
         self.caches_hidden = bool(self._states) and self._fits(cache_mb)
         """Whether hidden states come from the cache; False where they are computed again for each batch."""
-        if not self._complete():
+        # One process asks the teacher; the others find the files when it has shared what it decided.
+        if processes().is_main and not self._complete():
             self._fill(progress)
-        self._logits: np.ndarray = np.load(self._logits_file)
+        self.caches_hidden = processes().share(self.caches_hidden)
+        self._logits: np.ndarray = np.load(self._logits_file, mmap_mode="r")
         self._hidden: np.ndarray | None = np.load(self._hidden_file, mmap_mode="r") if self.caches_hidden else None
 
     def batch(self, indices: Sequence[int], needs: Needs | None = None) -> Outputs:
-        """Returns the teacher's outputs for the chosen training sentences, padded to the longest of them.
+        """Returns the teacher's outputs for the chosen training sentences, padded to the longest, on its device.
 
         Args:
             indices: positions in the training split.
             needs: the part of what was asked for that this batch wants; default all of it.
         """
         needs = self._needs if needs is None else needs
-        logits = torch.from_numpy(self._logits[list(indices)])
+        logits = torch.from_numpy(self._logits[list(indices)]).to(self._device)
         if not (needs.states or needs.layers):
             return Outputs(logits)
         # The student's autocast must not reach the teacher: a target in bfloat16 is noise to learn.
-        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        with torch.no_grad(), torch.autocast(self._device.type, enabled=False):
             if self._hidden is None:
-                found = run_model(self._model, self._data.inputs(indices), needs.states, needs.layers)
+                found = run_model(self._model, self._data.inputs(indices, self._device), needs.states, needs.layers)
                 return Outputs(logits, found.hidden_states, found.projections)
             wanted = sorted({*needs.states, *needs.layers})
             hidden = dict(zip(wanted, self._read(self._hidden, indices, wanted), strict=True))
@@ -129,7 +133,7 @@ class TeacherOutputs:
         for row, index in enumerate(indices):
             start, end = self._offsets[index], self._offsets[index + 1]
             padded[:, row, : end - start] = cached[start:end, columns].swapaxes(0, 1)
-        return torch.from_numpy(padded)
+        return torch.from_numpy(padded).to(self._device)
 
     def _project(self, layer: int, state: torch.Tensor) -> Projections:
         """Returns what a layer makes of the state that it reads."""
@@ -152,8 +156,10 @@ class TeacherOutputs:
         with disk_errors(self._hidden_file), torch.no_grad():
             hidden = self._open(unfinished) if self.caches_hidden else None
             for done, indices in enumerate(batches, start=1):
-                found = run_model(self._model, self._data.inputs(indices), self._states if hidden is not None else ())
-                logits[indices] = found.logits.float().numpy()
+                found = run_model(
+                    self._model, self._data.inputs(indices, self._device), self._states if hidden is not None else ()
+                )
+                logits[indices] = found.logits.float().cpu().numpy()
                 if hidden is not None and not self._store(hidden, indices, found):
                     logger.info("hidden states exceed the range of float16: recomputed for each batch")
                     hidden, self.caches_hidden = None, False
@@ -173,7 +179,7 @@ class TeacherOutputs:
             start, end = self._offsets[index], self._offsets[index + 1]
             for column, state in enumerate(self._states):
                 with np.errstate(over="ignore"):
-                    half = found.hidden_states[state][row, : end - start].numpy().astype(np.float16)
+                    half = found.hidden_states[state][row, : end - start].cpu().numpy().astype(np.float16)
                 if not np.isfinite(half).all():
                     return False
                 hidden[start:end, column] = half
@@ -185,7 +191,7 @@ class TeacherOutputs:
         return states
 
 
-def _digest(model: nn.Module, data: EncodedSplit, needed: Sequence[int]) -> str:
+def _digest(model: nn.Module, data: EncodedSplit, needed: np.ndarray) -> str:
     """Returns a short hash of all that the teacher's answers follow from."""
     config: Any = model.config
     found = hashlib.sha256(sha256_json(config.to_dict()).encode())

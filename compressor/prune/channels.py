@@ -41,9 +41,13 @@ def narrowed_parameters(
 
     They are found by building the model at both sizes and comparing: no family has to list its tensors.
     """
+    narrower = narrower_config(config, width)
+    # The shape has the heads; a width that the config's number of heads does not divide could not even be built.
+    config = copy.deepcopy(config)
+    setattr(config, adapter_for(config).heads_key, 1)
     with torch.device("meta"):
         wide = dict(build(config, shape, auto_class=auto_class).named_parameters())
-        thin = dict(build(narrower_config(config, width), shape, auto_class=auto_class).named_parameters())
+        thin = dict(build(narrower, shape, auto_class=auto_class).named_parameters())
     return {
         name: tuple(
             axis for axis, pair in enumerate(zip(tensor.shape, thin[name].shape, strict=True)) if len({*pair}) > 1

@@ -46,7 +46,7 @@ class Importance(Record):
 
 def importance_of(
     model: nn.Module,
-    data: EncodedSplit,
+    data: EncodedSplit | None,
     *,
     method: Method,
     task: Task,
@@ -62,7 +62,8 @@ def importance_of(
 
     Args:
         model: in evaluation mode; its gradients are discarded.
-        data: labelled text (labels are read by ``taylor`` alone), never the text that is reported on.
+        data: labelled text (labels are read by ``taylor`` alone), never the text that is reported on; None where no
+            text is needed.
         method: how the parts are judged.
         task: what the labels are.
         depths: whether whole layers are judged too, for which even ``magnitude`` needs text.
@@ -80,9 +81,13 @@ def importance_of(
     sees = _gradients(sums, head_sums, head_size) if method == "taylor" else _powers(sums, turns)
     tokens = 0
     loss = Classification(model, task) if method == "taylor" else None
-    batches = sorted_batches(data.lengths, _BATCH) if depths or method != "magnitude" else []
+    reads = depths or method != "magnitude"
+    if data is None and reads:
+        raise ValueError(f"importance by {method} needs text")
+    batches = sorted_batches(data.lengths, _BATCH) if data is not None and reads else []
     with _watched(layers, readers, sees, turns):
         for done, rows in enumerate(batches, start=1):
+            assert data is not None  # else there are no batches
             inputs = data.inputs(rows)
             turns.start(inputs[ATTENTION_MASK])
             tokens += int(inputs[ATTENTION_MASK].sum())
@@ -96,7 +101,7 @@ def importance_of(
                 model.zero_grad(set_to_none=True)
             progress(done, len(batches), "importance")
     if method == "taylor":
-        count = max(1, len(data))
+        count = max(1, sum(map(len, batches)))
         heads = [total / count for total in head_sums]
         neurons = [total / count for total in sums[len(outputs) :]]
     elif method == "activation":
@@ -109,7 +114,7 @@ def importance_of(
         neurons = [(_row_power(wide) + _column_power(narrow)).sqrt() for wide, narrow in networks]
     return Importance(
         method=method,
-        sentences=len(data) if batches else 0,
+        sentences=sum(map(len, batches)),
         heads=_rounded(heads),
         ffn=_rounded(neurons),
         depths=turns.means() if batches else (),

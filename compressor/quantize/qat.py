@@ -21,13 +21,14 @@ from compressor.distill.teacher import TeacherOutputs
 from compressor.evaluation import check_reference, evaluate_model
 from compressor.finetune import check_saved
 from compressor.models import load_compressed, load_config, save_checkpoint
+from compressor.processes import training_device
 from compressor.quantize.fake import observed, quantizable
 from compressor.quantize.plan import ActivationRange, QuantizationPlan, Rule
 from compressor.quantize.training import Quantizers, RangeKind, input_groups, off_grid
 from compressor.shapes import read_shape
 from compressor.stage import Context, Produces, Stage, StageConfig, register
 from compressor.train.history import write_history
-from compressor.train.loop import planned_batches, train
+from compressor.train.loop import train, visited
 from compressor.train.optimizer import freeze_word_embeddings
 from compressor.train.runtime import reproducible
 from compressor.train.settings import TrainSettings
@@ -81,6 +82,7 @@ class QAT(Stage[QATConfig]):
     name: ClassVar[str] = "qat"
     config_type: ClassVar[type[StageConfig]] = QATConfig
     produces: ClassVar[Produces] = "checkpoint"
+    trains: ClassVar[bool] = True
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers", "accelerate")
 
     def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
@@ -109,10 +111,11 @@ class QAT(Stage[QATConfig]):
         with reproducible(seed=seed, threads=context.threads):
             model, teacher = load_compressed(context.current.path), load_compressed(source.path)
             splits = {
-                name: encode_split(context.current, split, max_tokens=config.max_tokens)
+                name: encode_split(context.current, split, max_tokens=config.max_tokens, folder=context.scratch)
                 for name, split in context.data.splits.items()
             }
-            theirs = encode_split(source, context.data.train, max_tokens=config.max_tokens)
+            teacher.to(training_device())
+            theirs = encode_split(source, context.data.train, max_tokens=config.max_tokens, folder=context.scratch)
             same_lengths(theirs, splits["train"])
             before = {name: evaluate_model(model, splits[name]) for name in ("validation", "test")}
             check_reference(before["validation"], f"the model {context.current.path}")
@@ -190,7 +193,7 @@ class QAT(Stage[QATConfig]):
         targets = TeacherOutputs(
             teacher,
             theirs,
-            needed=sorted({index for _, batch in planned_batches(ours, config, seed) for index in batch}),
+            needed=visited(ours, config, seed),
             states=needs.states,
             layers=needs.layers,
             width=shapes[1].hidden_size,

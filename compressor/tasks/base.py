@@ -51,7 +51,7 @@ class TaskHead(ABC):
 
     def texts(self, split: Split) -> tuple[Text, ...]:
         """Returns the texts that a model is run on to be evaluated on ``split``."""
-        return split.texts
+        return tuple(split.texts)
 
     def evaluate(self, found: TextOutputs, split: Split, encoder: SentenceEncoder, labels: Sequence[str]) -> Evaluation:
         """Returns the metrics of a model's outputs for :meth:`texts` of a split.

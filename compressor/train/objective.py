@@ -51,6 +51,18 @@ class Objective(nn.Module, ABC):
         weight = self.weights[name]
         return weight(self.progress) if callable(weight) else weight
 
+    def units(self, indices: Sequence[int], lengths: Sequence[int]) -> dict[str, float]:
+        """Returns over how many things each loss of a batch is a mean, so that parts of a batch can be weighed.
+
+        Args:
+            indices: positions of the sentences in the training split.
+            lengths: their numbers of tokens.
+
+        Returns:
+            With the keys of ``weights``; here the number of sentences.
+        """
+        return dict.fromkeys(self.weights, float(len(indices)))
+
     def total(self, losses: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """Returns the weighted sum."""
         return torch.stack([self.weight_of(name) * loss for name, loss in losses.items()]).sum()

@@ -37,3 +37,12 @@ def reproducible(*, seed: int, threads: int) -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
+
+
+def computes_bf16(device: torch.device) -> bool:
+    """Returns whether a device has instructions for bfloat16; emulating it would be slower than float32."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type == "cpu":
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return device.type in ("mps", "xpu", "hpu", "npu")

@@ -17,6 +17,9 @@ class TrainSettings(StageConfig):
     lr: float = Field(default=1e-4, gt=0)
     """Peak learning rate of AdamW."""
     batch_size: int = Field(default=32, gt=0)
+    """Sentences a step, over all processes."""
+    accumulate: int = Field(default=1, gt=0)
+    """Parts in which a process runs its share of a batch, for less memory; the step stays the same."""
     warmup_ratio: float = Field(default=0.1, ge=0, le=1)
     """Share of all steps over which the rate rises linearly; it then falls linearly to zero."""
     weight_decay: float = Field(default=0.01, ge=0)
@@ -25,7 +28,7 @@ class TrainSettings(StageConfig):
     max_tokens: int = Field(default=128, gt=2)
     """Longer sentences are cut, in training and in the stage's own evaluation."""
     bf16: bool = False
-    """Compute in bfloat16 where that is safe (autocast); weights stay in float32."""
+    """Compute in bfloat16 where that is safe (autocast) and the processor has it; weights stay in float32."""
     freeze_embeddings: bool = False
     """Leave the word embeddings, half of a small model's parameters, as they are: each step is cheaper."""
     checkpoint_steps: int = Field(default=200, gt=0)

@@ -39,6 +39,11 @@ class AttentionLoss(MappedLoss):
     name: Literal["attention"] = "attention"
     kind: Kind = "mse"
 
+    @property
+    def per(self) -> Literal["token", "pair"]:
+        """``mse`` is a mean over pairs of tokens, ``kl`` over tokens."""
+        return "pair" if self.kind == "mse" else "token"
+
     def layer_pairs(self, student: Shape, teacher: Shape) -> Pairs:
         """Returns the mapped layers, whose numbers of heads agree."""
         pairs = self.mapped(student, teacher)

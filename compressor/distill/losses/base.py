@@ -54,6 +54,16 @@ class LossSettings(Scheduled):
         """What the loss is called in curves and messages."""
         return self.id or self.name
 
+    @property
+    def per(self) -> Literal["sentence", "token", "pair"]:
+        """Over what the loss of a batch is a mean; ``pair`` is of a sentence's tokens, each with each."""
+        return "token"
+
+    def units(self, lengths: Sequence[int]) -> float:
+        """Returns over how many of them it is, for sentences of these numbers of tokens."""
+        powers = {"sentence": 0, "token": 1, "pair": 2}
+        return float(sum(length ** powers[self.per] for length in lengths))
+
     def state_pairs(self, student: Shape, teacher: Shape) -> Pairs:
         """Returns the (student, teacher) hidden states that the loss compares; see :class:`Outputs` for their numbers.
 

@@ -21,6 +21,11 @@ class LabelsLoss(LossSettings):
 
     name: Literal["labels"] = "labels"
 
+    @property
+    def per(self) -> Literal["sentence"]:
+        """The mean is over sentences."""
+        return "sentence"
+
     def term(self, student: Shape, teacher: Shape) -> LossTerm:
         """Returns the term; it has no parameters."""
         return _Term()

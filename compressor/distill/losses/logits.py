@@ -49,6 +49,11 @@ class LogitsLoss(LossSettings):
             raise ValueError("'temperature' softens distributions; 'kind: mse' compares the logits themselves")
         return self
 
+    @property
+    def per(self) -> Literal["sentence"]:
+        """The mean is over sentences."""
+        return "sentence"
+
     def term(self, student: Shape, teacher: Shape) -> LossTerm:
         """Returns the term; it has no parameters."""
         return _Term(None if self.kind == "mse" else self.temperature)

@@ -7,6 +7,7 @@ from pydantic import Discriminator, Tag
 from compressor.distill.students.base import StudentSettings
 from compressor.distill.students.copied import CopiedStudent
 from compressor.distill.students.new import NewStudent
+from compressor.distill.students.sliced import SlicedStudent
 
 
 def _init_of(value: Any) -> str:
@@ -15,7 +16,8 @@ def _init_of(value: Any) -> str:
 
 
 StudentConfig = Annotated[
-    Annotated[CopiedStudent, Tag("copy")] | Annotated[NewStudent, Tag("new")], Discriminator(_init_of)
+    Annotated[CopiedStudent, Tag("copy")] | Annotated[SlicedStudent, Tag("slice")] | Annotated[NewStudent, Tag("new")],
+    Discriminator(_init_of),
 ]
 
-__all__ = ["CopiedStudent", "NewStudent", "StudentConfig", "StudentSettings"]
+__all__ = ["CopiedStudent", "NewStudent", "SlicedStudent", "StudentConfig", "StudentSettings"]

@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import nn
 
 from compressor.core.errors import ModelError
+from compressor.data.batches import EncodedSplit
 from compressor.distill.layer_map import LayerMap, resolve_map
 from compressor.distill.students.base import StudentSettings
 from compressor.families import FamilyAdapter, adapter_for
@@ -40,7 +41,7 @@ class CopiedStudent(StudentSettings):
             return student_config(teacher_config, self.layers)
         return with_shape(*shallower(teacher_config, shape, kept))
 
-    def make(self, teacher: nn.Module) -> nn.Module:
+    def make(self, teacher: nn.Module, text: EncodedSplit | None = None) -> nn.Module:
         """Returns the student."""
         return copy_layers(teacher, self.copied(teacher.config))
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import nn
 
 from compressor.core.errors import RecipeError, nearest
+from compressor.data.batches import EncodedSplit
 from compressor.distill.students.base import StudentSettings
+from compressor.distill.students.presets import PRESETS, PresetName
 from compressor.families import ADAPTERS, adapter_for
 
 
@@ -17,13 +19,33 @@ class NewStudent(StudentSettings):
     """Layers start at random; word embeddings start as the teacher's, in as many dimensions as the student has."""
 
     init: Literal["new"]
-    family: str
-    """A ``model_type``: bert, mobilebert, albert, electra, …"""
+    preset: PresetName | None = None
+    """A published shape; see :data:`compressor.distill.students.presets.PRESETS`."""
+    family: str = ""
+    """A ``model_type``: bert, mobilebert, albert, electra, …; the preset's where there is one."""
     config: dict[str, int | float | str | bool] = Field(default_factory=dict)
-    """Keys of that family's transformers config; vocabulary, labels and number of tokens are the teacher's."""
+    """Keys of that family's transformers config, over the preset's; vocabulary, labels and number of tokens are the
+    teacher's."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shape(cls, value: Any) -> Any:
+        """Fills family and config from the preset."""
+        if not isinstance(value, dict) or value.get("preset") not in PRESETS:
+            return value
+        preset = PRESETS[value["preset"]]
+        if value.get("family", preset.family) != preset.family:
+            raise ValueError(f"the preset '{value['preset']}' is a {preset.family}: leave 'family' out")
+        return {**value, "family": preset.family, "config": {**preset.config, **(value.get("config") or {})}}
+
+    @model_validator(mode="after")
+    def _some_family(self) -> Self:
+        if not self.family:
+            raise ValueError("a new student needs a 'preset' or a 'family'")
+        return self
 
     def model_config_for(self, teacher_config: Any) -> Any:
-        """Returns the config: the family's defaults, the teacher's vocabulary and labels, then ``config``.
+        """Returns the config: the family's defaults, the teacher's vocabulary and labels, then preset and ``config``.
 
         Raises:
             RecipeError: an unknown family, a key its config does not have, or values that make no model.
@@ -49,7 +71,7 @@ class NewStudent(StudentSettings):
         except (TypeError, ValueError) as error:
             raise _no_model(self.family, error) from error
 
-    def make(self, teacher: nn.Module) -> nn.Module:
+    def make(self, teacher: nn.Module, text: EncodedSplit | None = None) -> nn.Module:
         """Returns the student; random numbers come from torch's global stream.
 
         Raises:

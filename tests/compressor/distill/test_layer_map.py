@@ -13,6 +13,8 @@ from compressor.distill.layer_map import resolve_map, resolve_pairs
         ("uniform", 6, 6, (0, 1, 2, 3, 4, 5)),
         ("uniform", 1, 6, (5,)),
         ("last", 3, 6, (3, 4, 5)),
+        ("tinybert", 3, 6, (1, 3, 5)),
+        ("tinybert", 4, 12, (2, 5, 8, 11)),
         ((0, 2, 5), 3, 6, (0, 2, 5)),
     ],
 )
@@ -41,3 +43,16 @@ def test_a_deeper_student_is_compared_where_its_teacher_has_layers() -> None:
     assert resolve_pairs("last", student_layers=4, teacher_layers=2) == ((2, 0), (3, 1))
     with pytest.raises(RecipeError, match="deeper than its teacher"):
         resolve_pairs((0, 1, 1), student_layers=3, teacher_layers=2)
+
+
+def test_tinyberts_formula_is_uniform_where_the_depths_divide_and_refused_elsewhere() -> None:
+    for teacher in range(1, 25):
+        for student in range(1, teacher + 1):
+            if teacher % student:
+                with pytest.raises(RecipeError, match="no whole layer"):
+                    resolve_map("tinybert", student_layers=student, teacher_layers=teacher)
+            else:
+                found = resolve_map("tinybert", student_layers=student, teacher_layers=teacher)
+                assert found == tuple(m * teacher // student - 1 for m in range(1, student + 1))
+                assert found == resolve_map("uniform", student_layers=student, teacher_layers=teacher)
+    assert resolve_pairs("tinybert", student_layers=12, teacher_layers=6) == tuple((2 * n + 1, n) for n in range(6))

@@ -1,14 +1,17 @@
+import json
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import StageError
 from compressor.data.batches import encode_split
 from compressor.models import load_compressed
-from compressor.train.loop import planned_batches, train
+from compressor.train.loop import planned_batches, train, visited
 from compressor.train.objective import Classification
 from compressor.train.optimizer import make_optimizer, make_schedule, parameter_groups
 from compressor.train.runtime import reproducible
@@ -30,8 +33,6 @@ def one_run(model_folder: Path, scratch: Path, settings: TrainSettings = SETTING
     def progress(done: int, total: int, note: str = "") -> None:
         if done == stop_at:
             raise KeyboardInterrupt
-
-    from compressor.core.checkpoint import Checkpoint
 
     with reproducible(seed=seed, threads=1):
         model = load_compressed(model_folder)
@@ -77,10 +78,16 @@ def test_a_loss_that_is_not_finite_stops_with_its_name_and_keeps_the_last_good_w
         return {"labels": losses["labels"] * bad} if len(calls) == 4 else losses
 
     monkeypatch.setattr(Classification, "forward", poisoned)
-    with pytest.raises(StageError, match=r"loss 'labels' is not finite at step 4 of 24"):
+    with pytest.raises(StageError, match=r"loss 'labels' is not finite at step 4 of 24") as error:
         one_run(model_folder, tmp_path)
     from safetensors.torch import load_file
 
+    failed = json.loads((tmp_path / "last-good" / "batch.json").read_text())
+    data = encode_split(Checkpoint.open(model_folder), tiny_dataset().train, max_tokens=32)
+    assert failed["step"] == 4
+    assert failed["sentences"] == dict(planned_batches(data, SETTINGS, 0))[3]
+    shown = ", ".join(map(str, failed["sentences"]))
+    assert f"in the batch of training sentences {shown} (counted from 0)" in error.value.message
     kept = load_file(tmp_path / "last-good" / "model.safetensors")
     assert all(torch.isfinite(tensor).all() for tensor in kept.values())
     assert set(kept) == {f"model.{name}" for name in load_compressed(model_folder).state_dict()}
@@ -145,8 +152,6 @@ def test_decay_spares_vectors_and_the_rate_rises_then_falls_to_zero(model_folder
 
 
 def test_a_fraction_of_an_epoch(model_folder: Path) -> None:
-    from compressor.core.checkpoint import Checkpoint
-
     data = encode_split(Checkpoint.open(model_folder), tiny_dataset().train, max_tokens=32)
     plan = list(planned_batches(data, TrainSettings(epochs=0.5, batch_size=10), seed=0))
     assert [step for step, _ in plan] == [0, 1, 2, 3, 4]
@@ -158,3 +163,30 @@ def test_bf16_trains(model_folder: Path, tmp_path: Path) -> None:
     curves, weights = one_run(model_folder, tmp_path, TrainSettings(epochs=0.5, lr=1e-3, batch_size=8, bf16=True))
     assert all(tensor.dtype != torch.bfloat16 for tensor in weights.values())
     assert len(curves["total"]) == 6
+
+
+def without_dropout(folder: Path, target: Path) -> Path:
+    """A copy of a model folder whose models drop nothing out."""
+    shutil.copytree(folder, target)
+    config = json.loads((target / "config.json").read_text())
+    dropouts = {name: 0.0 for name in config if name.endswith("dropout") or name.endswith("dropout_prob")}
+    (target / "config.json").write_text(json.dumps(config | dropouts))
+    return target
+
+
+def test_a_batch_in_parts_is_the_same_step(model_folder: Path, tmp_path: Path) -> None:
+    folder = without_dropout(model_folder, tmp_path / "model")
+    settings = SETTINGS.model_copy(update={"batch_size": 10})  # 96 sentences: the last batch of an epoch has six
+    whole, weights = one_run(folder, tmp_path / "whole", settings)
+    parts, same = one_run(folder, tmp_path / "parts", settings.model_copy(update={"accumulate": 4}))
+    assert parts["total"] == pytest.approx(whole["total"], abs=1e-4)
+    assert all(torch.allclose(weights[name], same[name], atol=1e-4) for name in weights)
+
+
+def test_what_a_short_run_visits(model_folder: Path) -> None:
+    data = encode_split(Checkpoint.open(model_folder), tiny_dataset().train, max_tokens=32)
+    short = TrainSettings(epochs=0.3, batch_size=10)
+    planned = {index for _, batch in planned_batches(data, short, 0) for index in batch}
+    assert visited(data, short, 0).tolist() == sorted(planned)
+    assert len(planned) == 30
+    assert visited(data, SETTINGS, 0).tolist() == list(range(96))

@@ -1,11 +1,13 @@
 import pytest
 import torch
+from pydantic import ValidationError
 
 from compressor.core.errors import RecipeError
 from compressor.distill.config import DistillConfig
 from compressor.distill.stage import Distill
 from compressor.distill.students import NewStudent
 from compressor.distill.students.new import narrowed
+from compressor.distill.students.presets import PRESETS
 from compressor.families import adapter_for
 from compressor.models import load_compressed, unique_parameters
 from compressor.shapes import parameters_of
@@ -63,3 +65,43 @@ def test_embeddings_keep_the_teachers_principal_directions():
 def test_settings_that_make_no_student(settings, message, teacher):
     with pytest.raises(RecipeError, match=message):
         NewStudent(init="new", **settings).make(load_compressed(teacher.path))
+
+
+PUBLISHED = {
+    "tinybert-4": ("bert", 14.35, 4, 312, 12, 1200),
+    "tinybert-6": ("bert", 66.96, 6, 768, 12, 3072),
+    "distilbert": ("distilbert", 66.36, 6, 768, 12, 3072),
+    "mobilebert": ("mobilebert", 24.58, 24, 512, 4, 512),
+    "albert": ("albert", 11.68, 12, 768, 12, 3072),
+    "electra-small": ("electra", 13.48, 12, 256, 4, 1024),
+}
+"""Family, millions of parameters of the published encoder with pooler where it has one, layers, width, heads, FFN."""
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_have_the_published_shapes(preset, teacher):
+    theirs = load_compressed(teacher.path).config
+    # The published vocabularies and numbers of positions; a recipe takes the teacher's.
+    theirs.vocab_size, theirs.max_position_embeddings = (30000 if preset == "albert" else 30522), 512
+    config = NewStudent.model_validate({"init": "new", "preset": preset}).model_config_for(theirs)
+    family, millions, layers, width, heads, ffn = PUBLISHED[preset]
+    adapter = adapter_for(config)
+    assert config.model_type == family
+    assert (adapter.num_layers(config), adapter.hidden_size(config)) == (layers, width)
+    assert (adapter.num_heads(config), adapter.intermediate_size(config)) == (heads, ffn)
+    with torch.device("meta"):
+        from transformers import AutoModel
+
+        encoder = unique_parameters(AutoModel.from_config(config))
+    assert encoder / 1e6 == pytest.approx(millions, abs=0.01)
+
+
+def test_a_preset_can_be_overridden_and_names_its_own_family():
+    student = NewStudent.model_validate({"init": "new", "preset": "tinybert-4", "config": {"num_hidden_layers": 2}})
+    assert (student.family, student.config["num_hidden_layers"], student.config["hidden_size"]) == ("bert", 2, 312)
+    with pytest.raises(ValidationError, match="leave 'family' out"):
+        NewStudent.model_validate({"init": "new", "preset": "albert", "family": "bert"})
+    with pytest.raises(ValidationError, match="needs a 'preset' or a 'family'"):
+        NewStudent.model_validate({"init": "new"})
+    with pytest.raises(ValidationError, match="tinybert-4"):
+        NewStudent.model_validate({"init": "new", "preset": "tinybert4"})
