@@ -76,6 +76,7 @@ class Sparsify(Stage[SparsifyConfig]):
     name: ClassVar[str] = "sparsify"
     config_type: ClassVar[type[StageConfig]] = SparsifyConfig
     produces: ClassVar[Produces] = "checkpoint"
+    trains: ClassVar[bool] = True
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers", "accelerate")
 
     def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
