@@ -10,7 +10,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from compressor.core.cache import cache_folder, keeps_results
+from compressor.core.cache import cache_folder, keeps_results, make_room
 from compressor.core.environment import versions
 from compressor.core.errors import FolderError
 from compressor.core.folders import write_json
@@ -69,7 +69,7 @@ class ConversionCache:
             size = sum(file.stat().st_size for file in source.iterdir())
             if size > self.max_bytes or (self.folder / key).exists():
                 return
-            self._make_room(size)
+            make_room(self.folder, self.max_bytes - size)
             fresh.mkdir(parents=True)
             hashes = file_hashes(source)
             for name in hashes:
@@ -80,17 +80,6 @@ class ConversionCache:
             logger.info("the conversion is not kept: %s", error)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
-
-    def _make_room(self, size: int) -> None:
-        """Removes the entries that were not used for longest until ``size`` more bytes fit."""
-        entries = [entry for entry in self.folder.glob("[!.]*") if entry.is_dir()]
-        sizes = {entry: sum(file.stat().st_size for file in entry.iterdir()) for entry in entries}
-        total = sum(sizes.values())
-        for entry in sorted(entries, key=lambda path: path.stat().st_mtime):
-            if total + size <= self.max_bytes:
-                return
-            shutil.rmtree(entry, ignore_errors=True)
-            total -= sizes[entry]
 
 
 def conversion_key(checkpoint_hash: str, spec: ConversionSpec, backend: Backend) -> str:

@@ -63,7 +63,7 @@ def compare(file: Path, rows: int, steps: int, rounds: int, threads: int) -> dic
         started = time.perf_counter()
         outputs = TeacherOutputs(
             teacher, data, needed=range(len(data)), states=needs.states, layers=needs.layers,
-            width=shapes[1].hidden_size, scratch=Path(folder), cache_mb=4096,
+            width=shapes[1].hidden_size, folder=Path(folder), cache_mb=4096,
         )  # fmt: skip
         fill = time.perf_counter() - started
         ours, plain = [], []

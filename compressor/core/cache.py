@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 VARIABLE = "COMPRESSOR_CACHE"
@@ -18,3 +19,27 @@ def cache_folder(name: str) -> Path:
 def keeps_results() -> bool:
     """Returns whether large results (conversions, teachers' outputs) may be kept between calls."""
     return os.environ.get(VARIABLE) != ""
+
+
+def make_room(folder: Path, max_bytes: int) -> None:
+    """Removes the files and sub-folders of ``folder`` that were not used for longest until the rest fits.
+
+    What cannot be looked at or removed (another process did it first, or is at it) is passed over, as are names that
+    begin with a dot: they are being written.
+    """
+    found = []
+    for entry in folder.glob("[!.]*"):
+        try:
+            files = [entry] if entry.is_file() else [*entry.iterdir()]
+            found.append((entry.stat().st_mtime, sum(file.stat().st_size for file in files), entry))
+        except OSError:
+            continue
+    total = sum(size for _, size, _ in found)
+    for _, size, entry in sorted(found):
+        if total <= max_bytes:
+            return
+        if entry.is_file():
+            entry.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(entry, ignore_errors=True)
+        total -= size

@@ -12,7 +12,9 @@ from torch import nn
 
 from compressor.augment.rows import augmentation_model, augmented_texts, with_variants
 from compressor.core.checkpoint import Checkpoint
+from compressor.core.environment import versions
 from compressor.core.errors import ModelError, RecipeError, StageError, nearest
+from compressor.core.hashing import combine
 from compressor.data.batches import EncodedSplit, encode_split
 from compressor.data.dataset import TextDataset, sampled
 from compressor.distill.config import DistillConfig
@@ -20,8 +22,8 @@ from compressor.distill.losses import needs_of
 from compressor.distill.objective import Distillation
 from compressor.distill.outputs import Shape, model_shape
 from compressor.distill.progressive import check_separable, part_settings, plan_parts, train_progressively
-from compressor.distill.teacher import TeacherOutputs
-from compressor.evaluation import Evaluation, check_reference, evaluate_model
+from compressor.distill.teacher import TeacherOutputs, teacher_folder
+from compressor.evaluation import Evaluation, check_reference, evaluate_logits, evaluate_model
 from compressor.families import adapter_for
 from compressor.finetune import check_saved, check_trainable
 from compressor.models import load_compressed, load_config, resolve, save_checkpoint, unique_parameters
@@ -108,7 +110,14 @@ class Distill(Stage[DistillConfig]):
             theirs = _encoded(data, source, teacher.config, max_tokens=limit, folder=context.scratch)
             splits = _encoded(data, parent, student.config, max_tokens=limit, folder=context.scratch)
             same_lengths(theirs["train"], splits["train"])
-            before = {name: evaluate_model(teacher, theirs[name]) for name in ("validation", "test")}
+            folder, digest = teacher_folder(context.scratch), combine({"checkpoint": source.hash, **versions()})
+            before = {
+                name: _evaluated(
+                    TeacherOutputs(teacher, part, needed=np.arange(len(part)), folder=folder, digest=digest), part
+                )
+                for name, part in theirs.items()
+                if name != "train"
+            }
             check_reference(before["validation"], f"the teacher {source.path}")
             if config.freeze_embeddings:
                 freeze_word_embeddings(student)
@@ -123,7 +132,8 @@ class Distill(Stage[DistillConfig]):
                 states=needs.states,
                 layers=needs.layers,
                 width=teacher_shape.hidden_size,
-                scratch=context.scratch,
+                folder=folder,
+                digest=digest,
                 cache_mb=config.cache_mb,
                 progress=context.progress,
             )
@@ -141,7 +151,6 @@ class Distill(Stage[DistillConfig]):
                 curves = train(
                     objective, splits["train"], config, seed=seed, scratch=context.scratch, progress=context.progress
                 )
-            targets.discard()
             after = {name: evaluate_model(student, splits[name]) for name in before}
         counts = {"before": unique_parameters(teacher), "after": unique_parameters(student)}
         copied = [*config.student.copied(teacher.config)] if config.student is not None else None
@@ -300,6 +309,10 @@ def _visited(data: EncodedSplit, config: DistillConfig, parts: int, seed: int) -
         return visited(data, config, seed)
     settings = part_settings(config, parts)
     return np.unique(np.concatenate([visited(data, settings, seed + number) for number in range(parts)]))
+
+
+def _evaluated(answers: TeacherOutputs, data: EncodedSplit) -> Evaluation:
+    return evaluate_logits(answers.logits, data.labels, truncated=data.truncated)
 
 
 def _facts(evaluations: dict[str, Evaluation]) -> dict[str, Any]:

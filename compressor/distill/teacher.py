@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from compressor.core.cache import cache_folder, keeps_results, make_room
 from compressor.core.folders import disk_errors
 from compressor.core.hashing import sha256_json
 from compressor.data.batches import EncodedSplit, sorted_batches
@@ -26,6 +29,8 @@ logger = logging.getLogger(__name__)
 _BATCH_SIZE = 32
 _KEY = 16
 """Hexadecimal digits of a file's key."""
+MAX_BYTES = 8_000_000_000
+"""Of all teachers' outputs in the user's cache; what was not used for longest goes first."""
 
 
 class TeacherOutputs:
@@ -38,18 +43,19 @@ class TeacherOutputs:
     Queries, keys and values take no space of their own: they are three small products away from the state that their
     layer reads. In a family whose layers put more between (MobileBERT, DeBERTa), the teacher is run for each batch.
 
-    The files are named by the content they were made of (weights, token ids, places, states), so that every run in the
-    same folder that asks for the same finds them.
+    There is one file for the logits and one for each state, named by the content they were made of (weights, token ids,
+    places), so that whoever asks for the same in the same folder finds them: another student, another map of layers.
 
     Args:
         model: the teacher, in evaluation mode.
-        data: the training split as the teacher reads it.
+        data: the split as the teacher reads it.
         needed: positions in it that training will visit; all of them unless it is shorter than an epoch.
         states: numbers of the hidden states that the losses compare.
         layers: zero-based layers whose queries, keys and values the losses compare.
         width: width of the hidden states.
-        scratch: folder for the cached states (they are memory-mapped); reused by a resumed run.
+        folder: where the files are; hidden states are memory-mapped.
         cache_mb: most megabytes of hidden states to keep on disk.
+        digest: a hash of the model, where it is known; else one is made of its weights.
         progress: told while the cache is filled.
     """
 
@@ -59,11 +65,12 @@ class TeacherOutputs:
         data: EncodedSplit,
         *,
         needed: Sequence[int] | np.ndarray,
-        states: Sequence[int],
+        states: Sequence[int] = (),
         layers: Sequence[int] = (),
-        width: int,
-        scratch: Path,
-        cache_mb: float,
+        width: int = 0,
+        folder: Path,
+        cache_mb: float = 0.0,
+        digest: str | None = None,
         progress: Progress = silent,
     ) -> None:
         self._model = model
@@ -74,18 +81,25 @@ class TeacherOutputs:
         self._width = width
         self._offsets = np.concatenate([[0], np.cumsum(data.lengths)])
         self._needed = np.sort(np.asarray(needed, dtype=np.int64))
-        key = _digest(model, data, self._needed)
-        self._logits_file = scratch / f"teacher-logits-{key}.npy"
-        self._hidden_file = scratch / f"teacher-hidden-{key}-{sha256_json(self._states)[:_KEY]}.npy"
+        key = _key(digest or _weights_digest(model), data, self._needed)
+        self._logits_file = folder / f"{key}-logits.npy"
+        self._state_files = {state: folder / f"{key}-state-{state}.npy" for state in self._states}
         self.hidden_mb = int(self._offsets[-1]) * len(self._states) * width * 2 / 1e6
         self.caches_hidden = bool(self._states) and self._fits(cache_mb)
         """Whether hidden states come from the cache; False where they are computed again for each batch."""
         # One process asks the teacher; the others find the files when it has shared what it decided.
-        if processes().is_main and not self._complete():
-            self._fill(progress)
+        if processes().is_main:
+            missing = [state for state in self._states if self.caches_hidden and not _used(self._state_files[state])]
+            if missing or not _used(self._logits_file):
+                self._fill(missing, progress)
         self.caches_hidden = processes().share(self.caches_hidden)
-        self._logits: np.ndarray = np.load(self._logits_file, mmap_mode="r")
-        self._hidden: np.ndarray | None = np.load(self._hidden_file, mmap_mode="r") if self.caches_hidden else None
+        self.logits: np.ndarray = np.load(self._logits_file, mmap_mode="r")
+        """Shape (sentences, labels), float32; NaN where none was needed."""
+        self._hidden: dict[int, np.ndarray] = (
+            {state: np.load(file, mmap_mode="r") for state, file in self._state_files.items()}
+            if self.caches_hidden
+            else {}
+        )
 
     def batch(self, indices: Sequence[int], needs: Needs | None = None) -> Outputs:
         """Returns the teacher's outputs for the chosen training sentences, padded to the longest, on its device.
@@ -95,26 +109,20 @@ class TeacherOutputs:
             needs: the part of what was asked for that this batch wants; default all of it.
         """
         needs = self._needs if needs is None else needs
-        logits = torch.from_numpy(self._logits[list(indices)]).to(self._device)
+        logits = torch.from_numpy(self.logits[list(indices)]).to(self._device)
         if not (needs.states or needs.layers):
             return Outputs(logits)
         # The student's autocast must not reach the teacher: a target in bfloat16 is noise to learn.
         with torch.no_grad(), torch.autocast(self._device.type, enabled=False):
-            if self._hidden is None:
+            if not self._hidden:
                 found = run_model(self._model, self._data.inputs(indices, self._device), needs.states, needs.layers)
                 return Outputs(logits, found.hidden_states, found.projections)
-            wanted = sorted({*needs.states, *needs.layers})
-            hidden = dict(zip(wanted, self._read(self._hidden, indices, wanted), strict=True))
+            hidden = {state: self._read(state, indices) for state in sorted({*needs.states, *needs.layers})}
             return Outputs(
                 logits,
                 {state: hidden[state] for state in needs.states},
                 {layer: self._project(layer, hidden[layer]) for layer in needs.layers},
             )
-
-    def discard(self) -> None:
-        """Deletes the cached states; call it when training is over."""
-        self._hidden = None
-        self._hidden_file.unlink(missing_ok=True)
 
     def _fits(self, cache_mb: float) -> bool:
         if self._needs.layers and not adapter_for(self._model.config).projects_layer_input:
@@ -125,14 +133,13 @@ class TeacherOutputs:
             return False
         return True
 
-    def _read(self, cached: np.ndarray, indices: Sequence[int], states: Sequence[int]) -> torch.Tensor:
-        """Returns cached states of shape (states, batch, tokens, width), 0 in padding."""
+    def _read(self, state: int, indices: Sequence[int]) -> torch.Tensor:
+        """Returns a cached state of shape (batch, tokens, width), 0 in padding."""
         tokens = max(self._data.lengths[index] for index in indices)
-        columns = [self._states.index(state) for state in states]
-        padded = np.zeros((len(columns), len(indices), tokens, self._width), dtype=np.float32)
+        padded = np.zeros((len(indices), tokens, self._width), dtype=np.float32)
         for row, index in enumerate(indices):
             start, end = self._offsets[index], self._offsets[index + 1]
-            padded[:, row, : end - start] = cached[start:end, columns].swapaxes(0, 1)
+            padded[row, : end - start] = self._hidden[state][start:end]
         return torch.from_numpy(padded).to(self._device)
 
     def _project(self, layer: int, state: torch.Tensor) -> Projections:
@@ -141,10 +148,8 @@ class TeacherOutputs:
         query, key, value = adapter.query_key_value(adapter.applied_layers(self._model)[layer])
         return Projections(query(state), key(state), value(state))
 
-    def _complete(self) -> bool:
-        return self._logits_file.is_file() and (not self.caches_hidden or self._hidden_file.is_file())
-
-    def _fill(self, progress: Progress) -> None:
+    def _fill(self, states: Sequence[int], progress: Progress) -> None:
+        """Runs the teacher once and writes its logits and the named states; gives the states up where one overflows."""
         config: Any = self._model.config
         logits = np.full((len(self._data), int(config.num_labels)), np.nan, dtype=np.float32)
         lengths = self._data.lengths
@@ -152,52 +157,90 @@ class TeacherOutputs:
             [self._needed[place] for place in places]
             for places in sorted_batches([lengths[index] for index in self._needed], _BATCH_SIZE)
         ]
-        unfinished = self._hidden_file.with_suffix(".part")
-        with disk_errors(self._hidden_file), torch.no_grad():
-            hidden = self._open(unfinished) if self.caches_hidden else None
-            for done, indices in enumerate(batches, start=1):
-                found = run_model(
-                    self._model, self._data.inputs(indices, self._device), self._states if hidden is not None else ()
-                )
-                logits[indices] = found.logits.float().cpu().numpy()
-                if hidden is not None and not self._store(hidden, indices, found):
-                    logger.info("hidden states exceed the range of float16: recomputed for each batch")
-                    hidden, self.caches_hidden = None, False
-                    unfinished.unlink()
-                progress(done, len(batches), "teacher outputs")
-            if hidden is not None:
-                hidden.flush()
-                unfinished.replace(self._hidden_file)
-            temporary = self._logits_file.with_suffix(".part")
-            with temporary.open("wb") as stream:
-                np.save(stream, logits)
-            temporary.replace(self._logits_file)
+        # Others may fill the same files at the same time: each its own, and the last one stays.
+        files = {state: _unfinished(self._state_files[state]) for state in states}
+        with disk_errors(self._logits_file), torch.no_grad():
+            hidden = {state: self._open(file) for state, file in files.items()}
+            try:
+                for done, indices in enumerate(batches, start=1):
+                    inputs = self._data.inputs(indices, self._device)
+                    found = run_model(self._model, inputs, sorted(hidden))
+                    logits[indices] = found.logits.float().cpu().numpy()
+                    if not all(self._store(hidden[state], indices, found.hidden_states[state]) for state in hidden):
+                        logger.info("hidden states exceed the range of float16: recomputed for each batch")
+                        hidden, self.caches_hidden = {}, False
+                    progress(done, len(batches), "teacher outputs")
+                for state, kept in hidden.items():
+                    kept.flush()
+                    files[state].replace(self._state_files[state])
+                temporary = _unfinished(self._logits_file)
+                with temporary.open("wb") as stream:
+                    np.save(stream, logits)
+                temporary.replace(self._logits_file)
+            finally:
+                for file in files.values():
+                    file.unlink(missing_ok=True)
 
-    def _store(self, hidden: np.memmap[Any, Any], indices: Sequence[int], found: Outputs) -> bool:
-        """Writes the states of one batch; returns False, for the caller to give up, where one is not finite there."""
+    def _store(self, kept: np.memmap[Any, Any], indices: Sequence[int], state: torch.Tensor) -> bool:
+        """Writes one state of a batch; returns False where it is not finite in float16."""
+        with np.errstate(over="ignore"):
+            half = state.cpu().numpy().astype(np.float16)
         for row, index in enumerate(indices):
             start, end = self._offsets[index], self._offsets[index + 1]
-            for column, state in enumerate(self._states):
-                with np.errstate(over="ignore"):
-                    half = found.hidden_states[state][row, : end - start].cpu().numpy().astype(np.float16)
-                if not np.isfinite(half).all():
-                    return False
-                hidden[start:end, column] = half
+            kept[start:end] = half[row, : end - start]
+            if not np.isfinite(kept[start:end]).all():
+                return False
         return True
 
     def _open(self, file: Path) -> np.memmap[Any, Any]:
-        shape = (int(self._offsets[-1]), len(self._states), self._width)
+        shape = (int(self._offsets[-1]), self._width)
         states: np.memmap[Any, Any] = np.lib.format.open_memmap(file, mode="w+", dtype=np.float16, shape=shape)
         return states
 
 
-def _digest(model: nn.Module, data: EncodedSplit, needed: np.ndarray) -> str:
-    """Returns a short hash of all that the teacher's answers follow from."""
+def teacher_folder(scratch: Path) -> Path:
+    """Returns the folder of teachers' outputs: the user's cache, where the next student finds them again.
+
+    It is ``scratch``, which goes when the stage is done, where nothing is to be kept between calls, where the cache
+    cannot be written, and in a run of several processes, which may not share a home.
+    """
+    folder = cache_folder("teacher-outputs")
+    if not keeps_results() or processes().count > 1:
+        return scratch
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        logger.info("the teacher's outputs are not kept: %s", error)
+        return scratch
+    make_room(folder, MAX_BYTES)
+    return folder
+
+
+def _used(file: Path) -> bool:
+    """Returns whether a file is there, and if so says that it is of use, so that others go first."""
+    if not file.is_file():
+        return False
+    os.utime(file)
+    return True
+
+
+def _unfinished(file: Path) -> Path:
+    return file.with_name(f".{file.stem}.{uuid.uuid4().hex[:8]}.part")
+
+
+def _weights_digest(model: nn.Module) -> str:
+    """Returns a hash of a model's config and weights."""
     config: Any = model.config
     found = hashlib.sha256(sha256_json(config.to_dict()).encode())
     for name, tensor in model.state_dict().items():
         found.update(name.encode())
         found.update(tensor.detach().cpu().reshape(-1).numpy())
+    return found.hexdigest()
+
+
+def _key(model: str, data: EncodedSplit, needed: np.ndarray) -> str:
+    """Returns a short hash of all that a teacher's answers follow from."""
+    found = hashlib.sha256(model.encode())
     for item in data.encoded:
         found.update(np.asarray((len(item), *item.ids, *item.type_ids), dtype=np.int64).tobytes())
     found.update(np.asarray(needed, dtype=np.int64).tobytes())

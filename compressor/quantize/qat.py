@@ -17,7 +17,7 @@ from compressor.distill.losses import HiddenLoss, LogitsLoss, LossConfig, check_
 from compressor.distill.objective import Distillation
 from compressor.distill.outputs import Shape, model_shape
 from compressor.distill.stage import check_labels, same_lengths, same_vocabulary, unknown_teacher
-from compressor.distill.teacher import TeacherOutputs
+from compressor.distill.teacher import TeacherOutputs, teacher_folder
 from compressor.evaluation import check_reference, evaluate_model
 from compressor.finetune import check_saved
 from compressor.models import load_compressed, load_config, save_checkpoint
@@ -135,7 +135,6 @@ class QAT(Stage[QATConfig]):
                     objective, splits["train"], config, seed=seed, scratch=context.scratch, progress=context.progress
                 )
                 after = {name: evaluate_model(model, splits[name]) for name in before}
-            objective.discard()
         save_checkpoint(model, context.current.path, output)
         write_json(output / QUANTIZATION, config.plan(quantizers.ranges()).model_dump(mode="json"))
         facts = {"stage": self.name, "precision": config.precision, "method": config.method, "ranges": kind}
@@ -197,7 +196,7 @@ class QAT(Stage[QATConfig]):
             states=needs.states,
             layers=needs.layers,
             width=shapes[1].hidden_size,
-            scratch=context.scratch,
+            folder=teacher_folder(context.scratch),
             cache_mb=config.cache_mb,
             progress=context.progress,
         )
@@ -225,7 +224,6 @@ class _QuantizedDistillation(Distillation):
     ) -> None:
         super().__init__(model, targets, losses, student_shape=shapes[0], teacher_shape=shapes[1])
         self.quantizers = quantizers
-        self.discard = targets.discard
 
 
 def _shape(checkpoint: Checkpoint) -> Shape:

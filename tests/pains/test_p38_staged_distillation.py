@@ -77,7 +77,8 @@ def test_a_staged_recipe(recipe: Path, tmp_path: Path, monkeypatch: pytest.Monke
             counted = [step for step, value in enumerate(whole[name]) if value is not None]
             assert counted == [*range(start, end)], f"'{name}' did not run when the recipe says"
             assert sum(whole[name][end - 3 : end]) < sum(whole[name][start : start + 3]), f"'{name}' did not fall"
-    assert len(forwards) == 3, "the teacher read its 96 texts more often than once, in batches of 32"
+    # 96 texts in batches of 32, and one batch each for validation and test.
+    assert len(forwards) == 5, "the teacher read its texts more often than once"
     assert ">embeddings<" in (tmp_path / "whole" / "report.html").read_text()
 
     shutil.copytree(tmp_path / "whole", tmp_path / "cut", symlinks=True)
@@ -87,7 +88,7 @@ def test_a_staged_recipe(recipe: Path, tmp_path: Path, monkeypatch: pytest.Monke
             run(recipe, tmp_path / "cut", listener=stopping_at(step))
     run(recipe, tmp_path / "cut")
     assert curves(tmp_path / "cut") == whole
-    assert len(forwards) == 6, "a resumed run asked the teacher again"
+    assert len(forwards) == 10, "a resumed run asked the teacher again"
 
 
 def test_a_loss_that_does_not_fit_is_refused_before_training(recipe: Path, tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """Where results are kept between calls."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from compressor.core.cache import cache_folder, keeps_results
+from compressor.core.cache import cache_folder, keeps_results, make_room
 
 
 def test_the_users_cache_folder_is_taken_unless_another_is_named(
@@ -25,3 +26,16 @@ def test_with_an_empty_setting_large_results_are_not_kept_and_small_ones_have_th
     monkeypatch.setenv("COMPRESSOR_CACHE", "")
     assert not keeps_results()
     assert cache_folder("simulated") == tmp_path / "compressor" / "simulated"
+
+
+def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for age, name in enumerate(("new", "folder/part", "old", ".being-written")):
+        (tmp_path / name).write_bytes(bytes(10))
+        os.utime(tmp_path / name.partition("/")[0], (1000 - age, 1000 - age))
+    make_room(tmp_path, 30)
+    assert len(list(tmp_path.iterdir())) == 4
+    make_room(tmp_path, 29)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".being-written", "folder", "new"]
+    make_room(tmp_path, 15)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".being-written", "new"]

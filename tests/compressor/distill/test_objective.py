@@ -45,7 +45,7 @@ def objective_of(teacher: Checkpoint, scratch: Path, losses, student=WIDE) -> Di
     needs = needs_of(parsed, *shapes)[1]
     outputs = TeacherOutputs(
         model, data, needed=range(len(data)), states=needs.states, layers=needs.layers, width=32,
-        scratch=scratch, cache_mb=10,
+        folder=scratch, cache_mb=10,
     )  # fmt: skip
     return Distillation(made, outputs, parsed, student_shape=shapes[0], teacher_shape=shapes[1])
 

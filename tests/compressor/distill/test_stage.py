@@ -8,6 +8,7 @@ from pydantic import ValidationError
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ModelError, RecipeError
 from compressor.data.batches import encode_split
+from compressor.distill.capture import run_model
 from compressor.distill.config import DistillConfig
 from compressor.distill.objective import Distillation
 from compressor.distill.stage import Distill, same_lengths
@@ -40,7 +41,25 @@ def test_a_new_student_learns_and_says_how_it_was_made(teacher: Checkpoint, tmp_
     assert facts["evaluation"]["student"]["test"]["value"] > 0.8
     assert facts["evaluation"]["teacher"]["test"]["value"] > 0.8
     assert Checkpoint(teacher.path).hash == before, "the teacher was edited"
-    assert not list((tmp_path / "scratch").glob("*hidden*"))
+
+
+def test_a_second_student_costs_no_teacher_time(
+    teacher: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def counted(model, inputs, *needs):
+        asked.append(len(inputs["input_ids"]))
+        return run_model(model, inputs, *needs)
+
+    monkeypatch.setenv("COMPRESSOR_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("compressor.distill.teacher.run_model", counted)
+    for name, student in (("first", {"layers": 2}), ("second", {"layers": 1})):
+        stage = Distill(config(student=student, losses=[{"name": "logits"}, {"name": "hidden"}]))
+        facts = run_stage(stage, context(tmp_path / name, teacher), tmp_path / f"{name}-out")
+        assert facts["teacher_hidden_states_cached"]
+        assert bool(asked) == (name == "first")
+        asked.clear()
 
 
 def test_the_current_checkpoint_learns_from_a_named_stage(teacher: Checkpoint, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def split(checkpoint: Checkpoint) -> EncodedSplit:
 
 
 def answers(model, data, scratch: Path, **more) -> TeacherOutputs:
-    values = {"needed": range(len(data)), "states": (), "width": 32, "scratch": scratch, "cache_mb": 10, **more}
+    values = {"needed": range(len(data)), "states": (), "width": 32, "folder": scratch, "cache_mb": 10, **more}
     return TeacherOutputs(model, data, **values)
 
 
@@ -99,8 +99,12 @@ def test_files_are_found_by_their_content(teacher: Checkpoint, tmp_path: Path) -
     again = answers(load_compressed(teacher.path), data, tmp_path, states=[2])
     assert torch.equal(again.batch(INDICES).hidden_states[2], first.batch(INDICES).hidden_states[2])
     answers(model, data, tmp_path)
-    assert forwards.count == passes, "logits that are there were computed again"
-    for change in ({"states": [1]}, {"needed": range(50, 60)}):
+    answers(model, data, tmp_path, states=[1, 2])
+    assert forwards.count == 2 * passes, "only a state that is not there is asked for"
+    answers(model, data, tmp_path, states=[1])
+    assert forwards.count == 2 * passes, "what is there was computed again"
+    passes = forwards.count
+    for change in ({"states": [0]}, {"needed": range(50, 60)}):
         answers(model, data, tmp_path, **{"states": [2], **change})
         assert forwards.count > passes, f"{change} found the answers to something else"
         passes = forwards.count
@@ -129,7 +133,7 @@ def test_an_unfinished_file_is_made_again(teacher: Checkpoint, tmp_path: Path) -
 def test_a_teacher_that_is_run_again_keeps_float32_and_the_kept_logits(teacher: Checkpoint, tmp_path: Path) -> None:
     data, model = split(teacher), load_compressed(teacher.path)
     fresh = answers(model, data, tmp_path, states=[2], cache_mb=0)
-    (file,) = tmp_path.glob("teacher-logits-*.npy")
+    (file,) = tmp_path.glob("*-logits.npy")
     expected = exact(model, data, [2])
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = fresh.batch(INDICES)
@@ -151,4 +155,4 @@ def test_states_beyond_float16_are_not_cached(
     assert not found.caches_hidden
     assert torch.equal(found.batch(INDICES).hidden_states[2], expected.hidden_states[2])
     assert torch.allclose(found.batch(INDICES).logits, expected.logits, atol=1e-4)
-    assert not list(tmp_path.glob("*hidden*"))
+    assert [file.name for file in tmp_path.iterdir() if "logits" not in file.name] == []
