@@ -37,8 +37,11 @@ class BuiltLayer(Record):
     @property
     def is_gemm(self) -> bool:
         """Whether the layer multiplies matrices."""
-        fused = self.kind in _FUSIONS and any(_GEMM_NODE.search(name) for name in self.onnx_nodes)
-        return self.kind in _GEMM_KINDS or self.is_attention or fused
+        return self.kind in _GEMM_KINDS or self.is_attention or (self.kind in _FUSIONS and self._holds_product)
+
+    @property
+    def _holds_product(self) -> bool:
+        return any(_GEMM_NODE.search(name) for name in self.onnx_nodes)
 
     @property
     def is_attention(self) -> bool:
@@ -56,11 +59,17 @@ class BuiltLayer(Record):
         Generated kernels (``kgen``) also hold products of one row, together with what comes before them: there the
         activation is converted inside the kernel, and the stored matrix shows the type of the product. A fused
         attention also reads the mask, which is added to the scores and multiplied with nothing: what counts is that
-        query, key and value are ``dtype``.
+        query, key and value are ``dtype``. So it is with the scores of very small heads, which are written out as
+        sums in a generated kernel that has no weights: query and key count, and the mask may be one input more.
         """
         if self.is_attention:
             return self.inputs.count(dtype) >= len(("query", "key", "value"))
-        return self.operand_types == {dtype} if self.is_gemm else set(self.weights) == {dtype}
+        if self.is_gemm:
+            return self.operand_types == {dtype}
+        if not self.weights and self._holds_product:
+            alike = self.inputs.count(dtype)
+            return alike >= len(("query", "key")) and len(self.inputs) - alike <= len(("mask",))
+        return set(self.weights) == {dtype}
 
 
 def built_layers(log: Iterable[str]) -> tuple[BuiltLayer, ...]:

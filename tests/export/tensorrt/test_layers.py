@@ -75,3 +75,20 @@ def test_a_fused_attention_may_read_its_mask_in_float_and_nothing_else(inputs, h
     assert attention.is_gemm
     assert (nodes_built_in([attention], "Half") == frozenset(nodes)) == half
     assert attention.multiplies_in("Half") == half
+
+
+@pytest.mark.parametrize(
+    ("inputs", "half"),
+    [
+        (["Half"] * 8 + ["Float"], True),
+        (["Half"] * 8, True),
+        (["Half"] * 8 + ["Int32"], True),
+        (["Half", "Float"], False),
+        (["Half", "Half", "Float", "Float"], False),
+        (["Float"] * 8, False),
+        (["Half"], False),
+    ],
+)
+def test_scores_written_out_as_sums_may_read_their_mask_in_another_type(inputs, half):
+    (scores,) = built_layers(log(line("sums", "kgen", inputs=inputs, nodes=["/self/MatMul", "/self/Softmax"])))
+    assert scores.multiplies_in("Half") is half
