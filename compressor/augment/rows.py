@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -16,6 +17,7 @@ from compressor.core.errors import DataError
 from compressor.core.folders import disk_errors
 from compressor.core.schema import Text
 from compressor.data.dataset import Split
+from compressor.data.stored import StoredTexts
 from compressor.models import resolve
 from compressor.pretrain.encoders import load_masked_language_model
 from compressor.stage import Context
@@ -34,7 +36,7 @@ def augmentation_model(settings: AugmentConfig, context: Context) -> Checkpoint:
     return context.checkpoints.get(settings.model) or resolve(settings.model)
 
 
-def augmented_texts(settings: AugmentConfig, context: Context, *, seed: int, max_tokens: int) -> tuple[Text, ...]:
+def augmented_texts(settings: AugmentConfig, context: Context, *, seed: int, max_tokens: int) -> Sequence[Text]:
     """Returns variants of the training texts; a run that is resumed reads those it made before.
 
     Raises:
@@ -49,7 +51,7 @@ def augmented_texts(settings: AugmentConfig, context: Context, *, seed: int, max
             model = load_masked_language_model(source)
         substitution = Substitution(model, source, settings, seed=seed, max_tokens=max_tokens)
         write_rows(substitution.variants(_told(texts, context), len(texts)), file)
-    found = read_rows(file)
+    found = StoredTexts(read_rows(file))
     if not found:
         raise DataError(
             f"none of the {len(context.data.train.texts)} training texts has a word that {settings.model} replaces",
@@ -58,9 +60,9 @@ def augmented_texts(settings: AugmentConfig, context: Context, *, seed: int, max
     return found
 
 
-def with_variants(split: Split, variants: tuple[Text, ...]) -> Split:
+def with_variants(split: Split, variants: Sequence[Text]) -> Split:
     """Returns a split with variants behind its own texts."""
-    return Split((*split.texts, *variants), (*split.labels, *(UNLABELLED,) * len(variants)))
+    return Split(StoredTexts(chain(split.texts, variants)), (*split.labels, *(UNLABELLED,) * len(variants)))
 
 
 def write_rows(rows: Iterable[Text], file: Path) -> None:
@@ -72,11 +74,12 @@ def write_rows(rows: Iterable[Text], file: Path) -> None:
         temporary.replace(file)
 
 
-def read_rows(file: Path) -> tuple[Text, ...]:
-    """Returns what :func:`write_rows` wrote."""
+def read_rows(file: Path) -> Iterator[Text]:
+    """Yields what :func:`write_rows` wrote."""
     with file.open(encoding="utf-8") as stream:
-        values = (json.loads(line) for line in stream)
-        return tuple(value if isinstance(value, str) else (value[0], value[1]) for value in values)
+        for line in stream:
+            value = json.loads(line)
+            yield value if isinstance(value, str) else (value[0], value[1])
 
 
 def _told(texts: Iterable[Text], context: Context) -> Iterable[Text]:

@@ -19,7 +19,7 @@ from compressor.core.task import Task
 from compressor.data import columns
 from compressor.data.dataset import Split, TextDataset
 from compressor.data.stored import StoredTexts
-from compressor.data.tables import SUFFIXES, is_dataset_dict, read_table, read_utf8
+from compressor.data.tables import SUFFIXES, is_dataset_dict, lines_of, read_table
 from compressor.data.task_columns import found_labels, task_split
 
 SplitName = Literal["train", "validation", "test"]
@@ -143,9 +143,20 @@ def read_sentences(path: Path, *, text_column: TextColumn = None) -> tuple[Text,
     if path.suffix.lower() != ".txt":
         table = read_table(_one_file(path, "test"))
         return columns.texts(table, columns.text_columns(table, text_column))
+    return tuple(read_corpus(path))
+
+
+def read_corpus(path: Path) -> Sequence[Text]:
+    """Reads texts like :func:`read_sentences`; the lines of a ``.txt`` file stay in a file, for there may be many.
+
+    Raises:
+        DataError: see there.
+    """
+    if path.suffix.lower() != ".txt":
+        return read_sentences(path)
     if not path.is_file():
         raise DataError(f"{path} does not exist; expected one sentence a line", remedy="check the path")
-    found = tuple(line for raw in read_utf8(path).split("\n") if (line := raw.strip()))
+    found = StoredTexts(line for raw in lines_of(path, "\n") if (line := raw.strip()))
     if not found:
         raise DataError(f"{path} holds no sentence; expected one a line", remedy="write at least one sentence")
     return found

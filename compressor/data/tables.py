@@ -104,7 +104,7 @@ def read_utf8(path: Path) -> str:
         ) from error
 
 
-def _lines(path: Path, newline: str) -> Iterator[str]:
+def lines_of(path: Path, newline: str) -> Iterator[str]:
     """Yields a file's lines with their ends, as :func:`open` cuts them for ``newline``; :func:`read_utf8`'s errors."""
     try:
         with path.open(encoding="utf-8-sig", newline=newline) as stream:
@@ -120,7 +120,7 @@ def _read_tsv(path: Path) -> Table:
 
 def _tsv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     # Only a line feed ends a row: str.splitlines would also cut at U+2028 and its like inside a sentence.
-    lines = (line.removesuffix("\n").removesuffix("\r") for line in _lines(path, "\n"))
+    lines = (line.removesuffix("\n").removesuffix("\r") for line in lines_of(path, "\n"))
     return ((number, line.split("\t")) for number, line in enumerate(lines, start=1) if line)
 
 
@@ -129,7 +129,7 @@ def _read_csv(path: Path) -> Table:
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(_lines(path, ""), strict=True)
+    reader = csv.reader(lines_of(path, ""), strict=True)
     first_line = 1
     try:
         for cells in reader:
@@ -167,7 +167,7 @@ def _read_jsonl(path: Path) -> Table:
 
 
 def _jsonl_rows(path: Path) -> Iterator[Row]:
-    for number, line in enumerate(_lines(path, "\n"), start=1):
+    for number, line in enumerate(lines_of(path, "\n"), start=1):
         if not line.strip():
             continue
         try:

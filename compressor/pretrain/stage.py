@@ -14,7 +14,8 @@ from compressor.core.errors import DataError, StageError
 from compressor.core.schema import Text
 from compressor.data.batches import EncodedSplit, encode_split
 from compressor.data.dataset import Split
-from compressor.data.reader import read_sentences
+from compressor.data.reader import read_corpus
+from compressor.data.stored import StoredTexts
 from compressor.families import adapter_for
 from compressor.models import load_config, save_checkpoint, unique_parameters
 from compressor.pretrain.config import PretrainConfig
@@ -156,31 +157,31 @@ class Pretrain(Stage[PretrainConfig]):
             head,
             masks,
             data=data,
-            swapped=self._encoded(exchanged(texts), source),
-            held_out_swapped=self._encoded(exchanged(held_out), source),
+            swapped=self._encoded(StoredTexts(exchanged(texts)), source),
+            held_out_swapped=self._encoded(StoredTexts(exchanged(held_out)), source),
             width=width,
             **measured,
         )
 
     def _encoded(self, texts: Sequence[Text], source: Checkpoint) -> EncodedSplit:
-        return encode_split(source, Split(tuple(texts), (0,) * len(texts)), max_tokens=self.config.max_tokens)
+        return encode_split(source, Split(texts, (0,) * len(texts)), max_tokens=self.config.max_tokens)
 
-    def _texts(self, context: Context) -> tuple[Text, ...]:
+    def _texts(self, context: Context) -> Sequence[Text]:
         named = self.config.texts
-        texts = context.data.train.texts if named is None else read_sentences(named)
+        texts = context.data.train.texts if named is None else read_corpus(named)
         return self._usable(texts, "training" if named is None else str(named))
 
-    def _held_out(self, context: Context) -> tuple[Text, ...]:
+    def _held_out(self, context: Context) -> Sequence[Text]:
         return self._usable(context.data.validation.texts, "validation")
 
-    def _usable(self, texts: Sequence[Text], which: str) -> tuple[Text, ...]:
+    def _usable(self, texts: Sequence[Text], which: str) -> Sequence[Text]:
         """Returns the texts that have something to learn from; for the order of sentences, their two parts.
 
         Raises:
             DataError: there are none.
         """
         ordered = self.config.objective == "mlm+sop"
-        kept = tuple(consecutive(texts)) if ordered else tuple(text for text in texts if "".join(text).strip())
+        kept = StoredTexts(consecutive(texts) if ordered else (text for text in texts if "".join(text).strip()))
         if kept:
             return kept
         needed = "two words, to be cut in two" if ordered else "a word"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import nn
@@ -39,15 +39,15 @@ def segments(text: str) -> tuple[str, str] | None:
     return None
 
 
-def consecutive(texts: Iterable[Text]) -> list[tuple[str, str]]:
-    """Returns the two parts of every text that has two; the texts of a pair are cut each by itself."""
+def consecutive(texts: Iterable[Text]) -> Iterator[tuple[str, str]]:
+    """Yields the two parts of every text that has two; the texts of a pair are cut each by itself."""
     single = (part for text in texts for part in ((text,) if isinstance(text, str) else text))
-    return [cut for text in single if (cut := segments(text)) is not None]
+    return (cut for text in single if (cut := segments(text)) is not None)
 
 
-def exchanged(pairs: Iterable[Text]) -> list[Text]:
-    """Returns every pair with its parts swapped."""
-    return [(pair[1], pair[0]) for pair in pairs]
+def exchanged(pairs: Iterable[Text]) -> Iterator[Text]:
+    """Yields every pair with its parts swapped."""
+    return ((pair[1], pair[0]) for pair in pairs)
 
 
 class SentenceOrder(MaskedWords):

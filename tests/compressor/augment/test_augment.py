@@ -116,7 +116,7 @@ def test_pairs_are_varied_in_both_parts(words):
 def test_rows_survive_a_file_which_is_whole_or_absent(tmp_path):
     rows = ("a\nb", ("c", "“d”"), "")
     write_rows(rows, tmp_path / "rows.jsonl")
-    assert read_rows(tmp_path / "rows.jsonl") == rows
+    assert tuple(read_rows(tmp_path / "rows.jsonl")) == rows
 
     def broken():
         yield "one"

@@ -137,7 +137,7 @@ def test_replaced_token_detection_trains_both_models_through_one_table(family, m
     assert len(names) == 1
     losses = objective.eval()(data.inputs(range(4)), torch.zeros(4), range(4))
     assert losses.keys() == objective.weights.keys() == {"generator", "rtd"}
-    assert float(objective.total(losses)) == pytest.approx(float(losses["generator"] + 50 * losses["rtd"]), rel=1e-5)
+    assert objective.total(losses).item() == pytest.approx((losses["generator"] + 50 * losses["rtd"]).item(), rel=1e-5)
     lengths = [data.lengths[row] for row in range(4)]
     hidden = len(objective._masks.hide(data.inputs(range(4)), range(4), 0).targets)
     assert objective.units(range(4), lengths) == {"generator": hidden, "rtd": sum(lengths)}
@@ -158,12 +158,14 @@ def test_a_text_is_cut_between_sentences_else_between_words():
     assert segments("where is it? it is late. pay now") == ("where is it?", "it is late. pay now")
     assert segments("  a bb ccc dddd ") == ("a bb", "ccc dddd")
     assert segments("one") is segments("") is None
-    assert consecutive([("my card", "it"), "one", "pay now"]) == [("my", "card"), ("pay", "now")]
+    assert list(consecutive([("my card", "it"), "one", "pay now"])) == [("my", "card"), ("pay", "now")]
 
 
 def test_half_of_the_pairs_are_swapped_and_labelled_so(maskable_of):
     source = maskable_of()
-    pairs = consecutive([f"{first} {second} card order now" for first in ("the", "a", "my") for second in "abcdefgh"])
+    pairs = list(
+        consecutive([f"{first} {second} card order now" for first in ("the", "a", "my") for second in "abcdefgh"])
+    )
     back = [(second, first) for first, second in pairs]
     model = load_any(source)
     head, _ = masked_head(model, None)
