@@ -1,4 +1,4 @@
-"""P15: architecture × precision × format at tiny size, every cell; at real size ``docs/support.md`` holds the matrix.
+"""P15: architecture × precision × format at tiny size, every cell; ``make matrix`` does the same at real size.
 
 Nothing is switched off: a cell that could not be made would stand here as an expected failure with its reason.
 """
