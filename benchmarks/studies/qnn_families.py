@@ -114,3 +114,7 @@ def _row(subject: Subject, precision: Precision) -> dict[str, object]:
         "seconds": round(seconds, 1),
         "simulated_signal_to_noise_db": round(10 * float(np.log10(signal / noise)), 1),
     }
+
+
+if __name__ == "__main__":
+    main()
