@@ -131,8 +131,9 @@ def matrix(folder: Path, data: TextDataset, formats: tuple[Format, ...] = ("onnx
     lines += [f"| {family} |" + "".join(f" {row[method]} |" for method in METHODS) for family, row in cells.items()]
     DOCUMENT.write_text(
         "# Methods and families\n\n"
-        "Written by `python -m benchmarks.studies.shrink matrix`: random models of four layers. Each cell holds the\n"
-        "parameters (for `sparsify` the zeros among the encoder's weights), then the largest difference of the\n"
+        f"Written by `python -m benchmarks.studies.shrink matrix --formats {','.join(formats)}`:\n"
+        "random models of four layers. Each cell holds the parameters (for `sparsify` the zeros among the\n"
+        "encoder's weights), then the largest difference of the\n"
         f"{' and the '.join(formats)} file's logits to PyTorch's, as a share of their spread. In every cell with\n"
         "numbers the parameters are those that were computed beforehand, and saving and loading the model gives the\n"
         "same logits, bit for bit.\n\n" + "\n".join(lines) + "\n",
