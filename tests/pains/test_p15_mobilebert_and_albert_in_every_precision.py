@@ -1,7 +1,7 @@
 """P15: the two architectures that another project switched off in every precision and format, from folder to artifact.
 
-Every other family is converted and reduced in ``tests/export/{onnx,tflite,tensorrt}``; ``make matrix`` does all of it at
-real size. Nothing is switched off: a cell that could not be made would stand here as an expected failure with its reason.
+Every other family is converted and reduced in ``tests/export/{onnx,tflite,tensorrt}``; ``make matrix`` does all of it
+at real size. Nothing is switched off: a cell that cannot be made would stand here as an expected failure, with why.
 """
 
 import itertools
