@@ -138,10 +138,8 @@ class _Test:
             outcome = "pass"
         elif least > 1 - self.share:
             outcome = "over_budget"
-        notes.append(
-            f"{count} processes put {self.name} below {math.exp(high):.3g} ms "
-            f"and at least {max(least, 0.0):.1%} of all runs over the budget"
-        )
+        excess = f" and at least {least:.1%} of all runs over the budget" if least > 0 else ""
+        notes.append(f"{count} processes put {self.name} below {math.exp(high):.3g} ms{excess}")
         if outcome == "inconclusive":
             notes.append("a quieter machine or more processes may decide it")
         return Judged(outcome, len(times), over, "; ".join(notes))
