@@ -3,13 +3,12 @@
 import json
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from accelerate.state import AcceleratorState
 
-from compressor.app import cli, console
 from compressor.app.runs import run
 from compressor.processes import Processes, processes
 from tests.compressor.tiny_data import tiny_dataset
@@ -46,44 +45,31 @@ def recipe(tmp_path: Path) -> Path:
     return tmp_path / "recipe.yaml"
 
 
-def launched(arguments: list[str], folder: Path, *, count: int) -> list[tuple[int, str, str]]:
-    """Runs the command line in ``count`` processes as a launcher would; returns (exit code, stdout, stderr) of each.
-
-    They are forked, because importing everything anew costs more than the run; nothing of torch has a thread here.
-    """
+def launched(arguments: list[str], *, count: int) -> list[tuple[int, str, str]]:
+    """Runs the command line in ``count`` processes as a launcher would; returns (exit code, stdout, stderr) of each."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    children = []
-    for rank in range(count):
-        child = os.fork()
-        if child == 0:
-            code = 99
-            try:
-                for number, name in ((1, "out"), (2, "err")):
-                    os.dup2(os.open(folder / f"{name}-{rank}", os.O_WRONLY | os.O_CREAT), number)
-                sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-                place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)}
-                os.environ.update({**place, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port})
-                AcceleratorState._reset_state(reset_partial_state=True)
-                console.stdout.file, console.stderr.file = sys.stdout, sys.stderr
-                sys.argv = ["compressor", *arguments]
-                cli.main()
-            except SystemExit as left:
-                code = int(left.code or 0)
-            finally:
-                sys.stdout.flush()
-                sys.stderr.flush()
-                os._exit(code)
-        children.append(child)
-    codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    return [(code, *((folder / f"{name}-{rank}").read_text() for name in ("out", "err")))
-            for rank, code in enumerate(codes)]  # fmt: skip
+    common = {**os.environ, "WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    command = [sys.executable, "-m", "compressor", *arguments]
+    started = [
+        subprocess.Popen(
+            command, env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for rank in range(count)
+    ]  # fmt: skip
+    try:
+        said = [process.communicate(timeout=600) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+    return [(process.returncode, *texts) for process, texts in zip(started, said, strict=True)]
 
 
 def test_two_processes_give_the_curve_of_one(recipe: Path, tmp_path: Path) -> None:
     one = run(recipe, tmp_path / "one")
-    main, other = launched(["run", str(recipe), "-o", str(tmp_path / "two"), "--json"], tmp_path, count=2)
+    main, other = launched(["run", str(recipe), "-o", str(tmp_path / "two"), "--json"], count=2)
     assert main[0] == 0, main[2]
     assert other == (0, "", "")
     assert json.loads(main[1])["folder"] == str(tmp_path / "two")
