@@ -19,7 +19,7 @@ import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 from accelerate.utils import DataLoaderConfiguration
 
-from compressor.core.errors import StageError
+from compressor.core.errors import DataError, StageError
 from compressor.data.batches import EncodedSplit, shuffled_batches
 from compressor.processes import on_cpu, training_device
 from compressor.stage import Progress, silent
@@ -159,7 +159,13 @@ def _shares(objective: Objective, data: EncodedSplit, part: Sequence[int], whole
 def planned_batches(
     data: EncodedSplit, settings: TrainSettings, seed: int, *, start: int = 0
 ) -> Iterator[tuple[int, list[int]]]:
-    """Yields (step, positions in ``data``) of every step from ``start`` on: what a run will visit, in order."""
+    """Yields (step, positions in ``data``) of every step from ``start`` on: what a run will visit, in order.
+
+    Raises:
+        DataError: an empty split.
+    """
+    if not len(data):
+        raise DataError("there is nothing to train on: the training split is empty", remedy="give it labelled rows")
     step, epoch, total = 0, 0, settings.total_steps(len(data))
     while step < total:
         for indices in shuffled_batches(data.lengths, settings.batch_size, seed=seed, epoch=epoch):

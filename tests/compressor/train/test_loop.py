@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from compressor.core.checkpoint import Checkpoint
-from compressor.core.errors import StageError
+from compressor.core.errors import DataError, StageError
 from compressor.data.batches import encode_split
+from compressor.data.dataset import Split
 from compressor.models import load_compressed
 from compressor.train.loop import planned_batches, train, visited
 from compressor.train.objective import Classification
@@ -190,3 +191,9 @@ def test_what_a_short_run_visits(model_folder: Path) -> None:
     assert visited(data, short, 0).tolist() == sorted(planned)
     assert len(planned) == 30
     assert visited(data, SETTINGS, 0).tolist() == list(range(96))
+
+
+def test_an_empty_split_is_refused(model_folder: Path) -> None:
+    nothing = encode_split(Checkpoint.open(model_folder), Split((), ()), max_tokens=32)
+    with pytest.raises(DataError, match="nothing to train on"):
+        next(planned_batches(nothing, SETTINGS, 0))
