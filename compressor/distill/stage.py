@@ -12,9 +12,7 @@ from torch import nn
 
 from compressor.augment.rows import augmentation_model, augmented_texts, with_variants
 from compressor.core.checkpoint import Checkpoint
-from compressor.core.environment import versions
 from compressor.core.errors import ModelError, RecipeError, StageError, nearest
-from compressor.core.hashing import combine
 from compressor.data.batches import EncodedSplit, encode_split
 from compressor.data.dataset import TextDataset, sampled
 from compressor.distill.config import DistillConfig
@@ -22,7 +20,7 @@ from compressor.distill.losses import needs_of
 from compressor.distill.objective import Distillation
 from compressor.distill.outputs import Shape, model_shape
 from compressor.distill.progressive import check_separable, part_settings, plan_parts, train_progressively
-from compressor.distill.teacher import TeacherOutputs, teacher_folder
+from compressor.distill.teacher import TeacherOutputs, teacher_digest, teacher_folder
 from compressor.evaluation import Evaluation, check_reference, evaluate_logits, evaluate_model
 from compressor.families import adapter_for
 from compressor.finetune import check_saved, check_trainable
@@ -110,7 +108,7 @@ class Distill(Stage[DistillConfig]):
             theirs = _encoded(data, source, teacher.config, max_tokens=limit, folder=context.scratch)
             splits = _encoded(data, parent, student.config, max_tokens=limit, folder=context.scratch)
             same_lengths(theirs["train"], splits["train"])
-            folder, digest = teacher_folder(context.scratch), combine({"checkpoint": source.hash, **versions()})
+            folder, digest = teacher_folder(context.scratch), teacher_digest(source)
             before = {
                 name: _evaluated(
                     TeacherOutputs(teacher, part, needed=np.arange(len(part)), folder=folder, digest=digest), part

@@ -15,8 +15,10 @@ import torch
 from torch import nn
 
 from compressor.core.cache import cache_folder, keeps_results, make_room
+from compressor.core.checkpoint import Checkpoint
+from compressor.core.environment import versions
 from compressor.core.folders import disk_errors
-from compressor.core.hashing import sha256_json
+from compressor.core.hashing import combine, sha256_json
 from compressor.data.batches import EncodedSplit, sorted_batches
 from compressor.distill.capture import run_model
 from compressor.distill.outputs import Needs, Outputs, Projections
@@ -214,6 +216,11 @@ def teacher_folder(scratch: Path) -> Path:
         return scratch
     make_room(folder, MAX_BYTES)
     return folder
+
+
+def teacher_digest(checkpoint: Checkpoint) -> str:
+    """Returns what names a checkpoint's answers: its content, and the libraries that compute with it."""
+    return combine({"checkpoint": checkpoint.hash, **versions()})
 
 
 def _used(file: Path) -> bool:

@@ -17,7 +17,7 @@ from compressor.distill.losses import HiddenLoss, LogitsLoss, LossConfig, check_
 from compressor.distill.objective import Distillation
 from compressor.distill.outputs import Shape, model_shape
 from compressor.distill.stage import check_labels, same_lengths, same_vocabulary, unknown_teacher
-from compressor.distill.teacher import TeacherOutputs, teacher_folder
+from compressor.distill.teacher import TeacherOutputs, teacher_digest, teacher_folder
 from compressor.evaluation import check_reference, evaluate_model
 from compressor.finetune import check_saved
 from compressor.models import load_compressed, load_config, save_checkpoint
@@ -197,6 +197,7 @@ class QAT(Stage[QATConfig]):
             layers=needs.layers,
             width=shapes[1].hidden_size,
             folder=teacher_folder(context.scratch),
+            digest=teacher_digest(source),
             cache_mb=config.cache_mb,
             progress=context.progress,
         )
