@@ -64,7 +64,7 @@ class Finetune(Stage[FinetuneConfig]):
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Trains and saves; returns curves, accuracies and the parameter count."""
         config = self.config
-        seed = context.seed if config.seed is None else config.seed
+        seed = config.seed_or(context.seed)
         names = context.data.label_names
         with reproducible(seed=seed, threads=context.threads):
             task = context.data.task

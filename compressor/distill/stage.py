@@ -96,7 +96,7 @@ class Distill(Stage[DistillConfig]):
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Distils and saves; returns curves, accuracies of both models and the parameter arithmetic."""
         config = self.config
-        seed = context.seed if config.seed is None else config.seed
+        seed = config.seed_or(context.seed)
         source = self._teacher(context)
         parent = source if config.student is not None else context.current
         with reproducible(seed=seed, threads=context.threads):

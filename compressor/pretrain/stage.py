@@ -72,7 +72,7 @@ class Pretrain(Stage[PretrainConfig]):
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Trains and saves; returns curves and figures on the validation texts before and after."""
         config, source = self.config, context.current
-        seed = context.seed if config.seed is None else config.seed
+        seed = config.seed_or(context.seed)
         texts = self._texts(context)
         with reproducible(seed=seed, threads=context.threads):
             model = load_any(source)

@@ -200,7 +200,7 @@ class Sparsify(Stage[SparsifyConfig]):
         return self.config.train or MovementSettings()
 
     def _seed(self, context: Context) -> int:
-        return context.seed if self._train.seed is None else self._train.seed
+        return self._train.seed_or(context.seed)
 
     def _teacher(self, context: Context) -> Checkpoint | None:
         name = self._train.teacher

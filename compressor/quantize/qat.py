@@ -105,7 +105,7 @@ class QAT(Stage[QATConfig]):
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Trains and saves; returns curves, accuracies before and after, and how far the ranges moved."""
         config = self.config
-        seed = context.seed if config.seed is None else config.seed
+        seed = config.seed_or(context.seed)
         source = self._teacher(context)
         plan = config.plan()
         with reproducible(seed=seed, threads=context.threads):

@@ -40,6 +40,10 @@ class TrainSettings(StageConfig):
         """Returns the number of optimiser steps of one pass over ``examples`` training sentences."""
         return max(1, math.ceil(examples / self.batch_size))
 
+    def seed_or(self, recipe_seed: int) -> int:
+        """Returns the stage's own seed, else the recipe's."""
+        return recipe_seed if self.seed is None else self.seed
+
     def total_steps(self, examples: int) -> int:
         """Returns the number of optimiser steps over ``examples`` training sentences."""
         return max(1, math.ceil(self.epochs * self.steps_per_epoch(examples)))
