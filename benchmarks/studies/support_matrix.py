@@ -38,7 +38,7 @@ NPU_DEVICE = "snapdragon-8gen3"
 """What formats that are compiled ahead of time are compiled for."""
 LENGTHS = (16, 32, 64, 128)
 CALIBRATION_TEXTS = 128
-PARITY_TEXTS = 200
+PARITY_TEXTS = 48
 _EXPLAINED = ("fused", "delegated", "proof", "rtx_plan", "npu")
 """Beginnings of the manifest's notes that a cell repeats."""
 

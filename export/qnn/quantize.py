@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ from export.onnx import files
 from export.onnx.policy import module_path, module_paths, weight_nodes
 from export.onnx.quiet import root_errors_only
 from export.policy import check_policy
+from export.qnn.equalize import equalize_outputs
 from export.qnn.ranges import Histogram, clipped, observe, without_mask
 from export.qnn.sensitivity import sensitive_modules
+from export.qnn.widths import wide_nodes, width_overrides
 
 ACTIVATION_BITS: dict[Precision, int] = {"w8a8": 8, "w8a16": 16, "mixed": 16}
 
@@ -28,8 +31,9 @@ def quantize(
 ) -> tuple[str, ...]:
     """Writes the QDQ form of the float graph ``source`` to ``target``.
 
-    In ``mixed``, the modules that quantisation hurts most stay in float, which the NPU computes in half precision;
-    modules that the plan keeps in ``fp16`` or ``fp32`` do so in every precision.
+    In ``w8a8``, the channels of a product are equalised first, and sums that 8 bits are too coarse for get 16. In
+    ``mixed``, the modules that quantisation hurts most stay in float, which the NPU computes in half precision; modules
+    that the plan keeps in ``fp16`` or ``fp32`` do so in every precision.
 
     Returns:
         The modules left in float, sorted.
@@ -47,6 +51,7 @@ def quantize(
     bits = ACTIVATION_BITS[precision]
     model = files.load(source)
     check_policy(plan, module_paths(model))
+    factors = equalize_outputs(model, calibration) if bits == 8 else frozenset()
     data = data_nodes(model)
     observed = observe(model, _activations(model), calibration)
     odd = sorted(name for name, item in observed.items() if not np.isfinite([item.low, item.high]).all())
@@ -55,9 +60,14 @@ def quantize(
     kept = {path for path in module_paths(model) if plan.precision_of(path) in ("fp16", "fp32")}
     if precision == "mixed":
         kept |= sensitive_modules(model, observed)
-    excluded = [str(node.name) for node in model.graph if node.name not in data or module_path(node) in kept]
-    ranges = {name: clipped(item, 2**bits) for name, item in _unmasked(model, observed).items()}
-    _write(source, target, bits, ranges, excluded)
+    excluded = frozenset(str(node.name) for node in model.graph if node.name not in data or module_path(node) in kept)
+    unmasked = _unmasked(model, observed)
+    ranges = {name: clipped(item, 2**bits) for name, item in unmasked.items()}
+    wide = wide_nodes(model, unmasked, ranges, factors, excluded) if bits == 8 else frozenset()
+    overrides = width_overrides(model, wide, unmasked, excluded)
+    with tempfile.TemporaryDirectory() as folder:
+        files.save(model, Path(folder) / source.name)
+        _write(Path(folder) / source.name, target, bits, ranges, overrides, sorted(excluded))
     return tuple(sorted(kept))
 
 
@@ -89,7 +99,12 @@ def _unmasked(model: ir.Model, observed: Mapping[str, Histogram]) -> dict[str, H
 
 
 def _write(
-    source: Path, target: Path, bits: int, ranges: Mapping[str, tuple[float, float]], excluded: list[str]
+    source: Path,
+    target: Path,
+    bits: int,
+    ranges: Mapping[str, tuple[float, float]],
+    overrides: dict[str, list[dict[str, Any]]],
+    excluded: list[str],
 ) -> None:
     from onnxruntime.quantization import CalibrationMethod, QuantType
     from onnxruntime.quantization.calibrate import TensorsData
@@ -100,8 +115,9 @@ def _write(
     with root_errors_only("onnxruntime"):
         activation = QuantType.QUInt8 if bits == 8 else QuantType.QUInt16
         config: Any = get_qnn_qdq_config(
-            str(source), None, activation_type=activation, weight_type=QuantType.QUInt8, nodes_to_exclude=excluded
-        )
+            str(source), None, activation_type=activation, weight_type=QuantType.QUInt8, nodes_to_exclude=excluded,
+            init_overrides=overrides, add_qtype_converts=False,
+        )  # fmt: skip
         config.extra_options.pop("UseQDQContribOps", None)  # opset 21 has Q and DQ of 16 bits
         model = update_opset_version(load_model_with_shape_infer(source), QuantType.QUInt16)
         data = {name: (np.float32(low), np.float32(high)) for name, (low, high) in ranges.items()}

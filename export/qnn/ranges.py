@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -53,23 +54,25 @@ def observe(model: ir.Model, tensors: Sequence[str], calibration: Calibration) -
     Returns:
         The histogram of every tensor that occurs.
     """
-    step = max(1, len(calibration) // SENTENCES)
-    few = replace(calibration, texts=calibration.texts[::step][:SENTENCES])
-    feeds = [{name: array.astype(np.int32) for name, array in batch.items()} for batch in few.batches(rows=1)]
-    with tempfile.TemporaryDirectory() as folder:
-        session = _session(model, tensors, Path(folder) / "observed.onnx")
-        names = [item.name for item in session.get_inputs()]
-        lows = dict.fromkeys(tensors, np.inf)
-        highs = dict.fromkeys(tensors, -np.inf)
-        for feed in feeds:
-            for name, found in zip(tensors, session.run(list(tensors), {n: feed[n] for n in names}), strict=True):
-                lows[name] = min(lows[name], float(found.min()))
-                highs[name] = max(highs[name], float(found.max()))
-        counts = {name: np.zeros(BINS, dtype=np.int64) for name in tensors}
-        for feed in feeds:
-            for name, found in zip(tensors, session.run(list(tensors), {n: feed[n] for n in names}), strict=True):
-                counts[name] += _count(found, lows[name], highs[name])
+    lows, highs = dict.fromkeys(tensors, np.inf), dict.fromkeys(tensors, -np.inf)
+    counts = {name: np.zeros(BINS, dtype=np.int64) for name in tensors}
+    with _values(model, tensors, calibration) as values:
+        for name, found in values():
+            lows[name] = min(lows[name], float(found.min()))
+            highs[name] = max(highs[name], float(found.max()))
+        for name, found in values():
+            counts[name] += _count(found, lows[name], highs[name])
     return {name: Histogram(lows[name], highs[name], counts[name]) for name in tensors}
+
+
+def channel_maxima(model: ir.Model, tensors: Sequence[str], calibration: Calibration) -> dict[str, np.ndarray]:
+    """Returns the largest absolute value of every channel (the last dimension) of some float values of a graph."""
+    maxima: dict[str, np.ndarray] = {}
+    with _values(model, tensors, calibration) as values:
+        for name, found in values():
+            largest = np.abs(found).reshape(-1, found.shape[-1]).max(axis=0)
+            maxima[name] = np.maximum(maxima.get(name, largest), largest)
+    return maxima
 
 
 def clipped(found: Histogram, steps: int) -> tuple[float, float]:
@@ -80,16 +83,34 @@ def clipped(found: Histogram, steps: int) -> tuple[float, float]:
     """
     if not found.counts.any() or found.high <= found.low:
         return min(found.low, 0.0), max(found.high, 0.0)
-    centers, weights = found.centers, found.counts / found.counts.sum()
     best, least = (found.low, found.high), np.inf
     for left in _SHRINKAGES:
         for right in _SHRINKAGES:
             low, high = min(found.low * left, 0.0), max(found.high * right, 0.0)
-            outside = centers - np.clip(centers, low, high)
-            error = float((weights * outside**2).sum()) + ((high - low) / (steps - 1)) ** 2 / 12
+            error = _noise(found, low, high, steps)
             if error < least:
                 best, least = (low, high), error
     return best
+
+
+def kept_ratio_db(found: Histogram, low: float, high: float, steps: int) -> float:
+    """Returns the variance of the values over the squared error of ``steps`` steps from low to high, in decibel.
+
+    Infinite for a constant, which has no signal to lose.
+    """
+    noise = _noise(found, low, high, steps)
+    if not found.counts.any() or found.high <= found.low or noise == 0:
+        return np.inf
+    mean = np.average(found.centers, weights=found.counts)
+    variance = float(np.average((found.centers - mean) ** 2, weights=found.counts))
+    return 10 * float(np.log10(variance / noise)) if variance > 0 else np.inf
+
+
+def _noise(found: Histogram, low: float, high: float, steps: int) -> float:
+    """Returns the mean squared error of clipping to a range and of rounding to equal steps in it (step² / 12)."""
+    centers, weights = found.centers, found.counts / max(found.counts.sum(), 1)
+    outside = centers - np.clip(centers, low, high)
+    return float((weights * outside**2).sum()) + ((high - low) / (steps - 1)) ** 2 / 12
 
 
 def without_mask(found: Histogram) -> Histogram:
@@ -111,6 +132,25 @@ def _count(values: np.ndarray, low: float, high: float, weights: np.ndarray | No
         counts[0] = values.size
         return counts
     return np.asarray(np.histogram(values, bins=BINS, range=(low, high), weights=weights)[0], dtype=np.int64)
+
+
+@contextmanager
+def _values(
+    model: ir.Model, tensors: Sequence[str], calibration: Calibration
+) -> Iterator[Callable[[], Iterator[tuple[str, np.ndarray]]]]:
+    """Hands out a function that runs SENTENCES calibration sentences and yields each tensor of each by name."""
+    step = max(1, len(calibration) // SENTENCES)
+    few = replace(calibration, texts=calibration.texts[::step][:SENTENCES])
+    feeds = [{name: array.astype(np.int32) for name, array in batch.items()} for batch in few.batches(rows=1)]
+    with tempfile.TemporaryDirectory() as folder:
+        session = _session(model, tensors, Path(folder) / "observed.onnx")
+        names = [item.name for item in session.get_inputs()]
+
+        def values() -> Iterator[tuple[str, np.ndarray]]:
+            for feed in feeds:
+                yield from zip(tensors, session.run(list(tensors), {n: feed[n] for n in names}), strict=True)
+
+        yield values
 
 
 def _session(model: ir.Model, tensors: Sequence[str], path: Path) -> Any:

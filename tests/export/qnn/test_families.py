@@ -20,8 +20,11 @@ LENGTHS = (10,)
 
 
 # BERT is what every other test here is made of; RoBERTa, XLM-R and ELECTRA have its graph.
-@pytest.mark.parametrize("family", ["albert", "distilbert", "mobilebert", "deberta-v2"])
-def test_w8a16_runs_on_the_npu_as_one_context(family, checkpoint_of, tmp_path):
+@pytest.mark.parametrize(("family", "precision"), [
+    ("albert", "w8a16"), ("distilbert", "w8a16"), ("mobilebert", "w8a16"), ("deberta-v2", "w8a16"),
+    ("albert", "w8a8"), ("mobilebert", "w8a8"), ("deberta-v2", "w8a8"),
+])  # fmt: skip
+def test_a_family_runs_on_the_npu_as_one_context(family, precision, checkpoint_of, tmp_path):
     needs_qnn()
     checkpoint = checkpoint_of(family)
     config = load_config(checkpoint)
@@ -31,16 +34,16 @@ def test_w8a16_runs_on_the_npu_as_one_context(family, checkpoint_of, tmp_path):
         lengths=LENGTHS, max_tokens=LENGTHS[-1], takes_token_types=adapter.takes_token_types(config),
         pad_id=encoder.pad_id, num_labels=3, model_type=adapter.model_type, device=load_profile(PHONE),
     )  # fmt: skip
-    source, folder = tmp_path / "fp32", tmp_path / "w8a16"
+    source, folder = tmp_path / "fp32", tmp_path / precision
     source.mkdir()
     folder.mkdir()
     backend = QnnBackend()
     backend.convert(load_compressed(checkpoint.path), spec, source)
     calibration = Calibration(encoder=encoder, texts=SENTENCES, lengths=LENGTHS)
-    backend.reduce(source, folder, "w8a16", QuantizationPlan(), calibration)
-    facts = backend.finish(folder, spec, "w8a16")
+    backend.reduce(source, folder, precision, QuantizationPlan(), calibration)
+    facts = backend.finish(folder, spec, precision)
     assert str(facts["placement"]).startswith("100.0 %") and "in 1 context" in str(facts["placement"])
-    assert backend.inspect(folder / "model.bin").precision == "w8a16"
+    assert backend.inspect(folder / "model.bin").precision == precision
     batch = encoder.pad(encoder.encode(SENTENCES[:2]), LENGTHS[-1])
     reference = OnnxPredictor(source / PLAIN, threads=1, fixed_batch=1).logits(batch)
     predictor = SimulatedPredictor(folder, LENGTHS, PLAIN)
