@@ -20,6 +20,7 @@ from compressor.core.environment import versions
 from compressor.core.folders import disk_errors
 from compressor.core.hashing import combine, sha256_json
 from compressor.data.batches import EncodedSplit, sorted_batches
+from compressor.data.rows import NpyRows
 from compressor.distill.capture import run_model
 from compressor.distill.outputs import Needs, Outputs, Projections
 from compressor.families import adapter_for
@@ -55,7 +56,7 @@ class TeacherOutputs:
         states: numbers of the hidden states that the losses compare.
         layers: zero-based layers whose queries, keys and values the losses compare.
         width: width of the hidden states.
-        folder: where the files are; hidden states are memory-mapped.
+        folder: where the files are.
         cache_mb: most megabytes of hidden states to keep on disk.
         digest: a hash of the model, where it is known; else one is made of its weights.
         progress: told while the cache is filled.
@@ -95,13 +96,13 @@ class TeacherOutputs:
             if missing or not _used(self._logits_file):
                 self._fill(missing, progress)
         self.caches_hidden = processes().share(self.caches_hidden)
-        self.logits: np.ndarray = np.load(self._logits_file, mmap_mode="r")
-        """Shape (sentences, labels), float32; NaN where none was needed."""
-        self._hidden: dict[int, np.ndarray] = (
-            {state: np.load(file, mmap_mode="r") for state, file in self._state_files.items()}
-            if self.caches_hidden
-            else {}
-        )
+        self._logits = NpyRows(self._logits_file)
+        self._hidden = {state: NpyRows(file) for state, file in self._state_files.items()} if self.caches_hidden else {}
+
+    @property
+    def logits(self) -> np.ndarray:
+        """Shape (sentences, labels), float32; 0 where none was needed."""
+        return self._logits.read(0, len(self._data))
 
     def batch(self, indices: Sequence[int], needs: Needs | None = None) -> Outputs:
         """Returns the teacher's outputs for the chosen training sentences, padded to the longest, on its device.
@@ -111,7 +112,8 @@ class TeacherOutputs:
             needs: the part of what was asked for that this batch wants; default all of it.
         """
         needs = self._needs if needs is None else needs
-        logits = torch.from_numpy(self.logits[list(indices)]).to(self._device)
+        rows = np.concatenate([self._logits.read(index, index + 1) for index in indices])
+        logits = torch.from_numpy(rows).to(self._device)
         if not (needs.states or needs.layers):
             return Outputs(logits)
         # The student's autocast must not reach the teacher: a target in bfloat16 is noise to learn.
@@ -141,7 +143,7 @@ class TeacherOutputs:
         padded = np.zeros((len(indices), tokens, self._width), dtype=np.float32)
         for row, index in enumerate(indices):
             start, end = self._offsets[index], self._offsets[index + 1]
-            padded[row, : end - start] = self._hidden[state][start:end]
+            padded[row, : end - start] = self._hidden[state].read(start, end)
         return torch.from_numpy(padded).to(self._device)
 
     def _project(self, layer: int, state: torch.Tensor) -> Projections:
@@ -153,7 +155,6 @@ class TeacherOutputs:
     def _fill(self, states: Sequence[int], progress: Progress) -> None:
         """Runs the teacher once and writes its logits and the named states; gives the states up where one overflows."""
         config: Any = self._model.config
-        logits = np.full((len(self._data), int(config.num_labels)), np.nan, dtype=np.float32)
         lengths = self._data.lengths
         batches = [
             [self._needed[place] for place in places]
@@ -161,43 +162,41 @@ class TeacherOutputs:
         ]
         # Others may fill the same files at the same time: each its own, and the last one stays.
         files = {state: _unfinished(self._state_files[state]) for state in states}
+        answers = _unfinished(self._logits_file)
         with disk_errors(self._logits_file), torch.no_grad():
-            hidden = {state: self._open(file) for state, file in files.items()}
+            tokens = int(self._offsets[-1])
+            logits = NpyRows.create(answers, len(self._data), int(config.num_labels), np.float32)
+            hidden = {state: NpyRows.create(file, tokens, self._width, np.float16) for state, file in files.items()}
             try:
                 for done, indices in enumerate(batches, start=1):
                     inputs = self._data.inputs(indices, self._device)
                     found = run_model(self._model, inputs, sorted(hidden))
-                    logits[indices] = found.logits.float().cpu().numpy()
+                    for index, row in zip(indices, found.logits.float().cpu().numpy(), strict=True):
+                        logits.write(index, row)
                     if not all(self._store(hidden[state], indices, found.hidden_states[state]) for state in hidden):
                         logger.info("hidden states exceed the range of float16: recomputed for each batch")
                         hidden, self.caches_hidden = {}, False
                     progress(done, len(batches), "teacher outputs")
-                for state, kept in hidden.items():
-                    kept.flush()
+                for state in hidden:
                     files[state].replace(self._state_files[state])
-                temporary = _unfinished(self._logits_file)
-                with temporary.open("wb") as stream:
-                    np.save(stream, logits)
-                temporary.replace(self._logits_file)
+                answers.replace(self._logits_file)
             finally:
-                for file in files.values():
+                for rows in (logits, *hidden.values()):
+                    rows.close()
+                for file in (answers, *files.values()):
                     file.unlink(missing_ok=True)
 
-    def _store(self, kept: np.memmap[Any, Any], indices: Sequence[int], state: torch.Tensor) -> bool:
+    def _store(self, kept: NpyRows, indices: Sequence[int], state: torch.Tensor) -> bool:
         """Writes one state of a batch; returns False where it is not finite in float16."""
         with np.errstate(over="ignore"):
             half = state.cpu().numpy().astype(np.float16)
         for row, index in enumerate(indices):
             start, end = self._offsets[index], self._offsets[index + 1]
-            kept[start:end] = half[row, : end - start]
-            if not np.isfinite(kept[start:end]).all():
+            written = half[row, : end - start]
+            kept.write(start, written)
+            if not np.isfinite(written).all():
                 return False
         return True
-
-    def _open(self, file: Path) -> np.memmap[Any, Any]:
-        shape = (int(self._offsets[-1]), self._width)
-        states: np.memmap[Any, Any] = np.lib.format.open_memmap(file, mode="w+", dtype=np.float16, shape=shape)
-        return states
 
 
 def teacher_folder(scratch: Path) -> Path:
