@@ -52,10 +52,18 @@ class Distill(Stage[DistillConfig]):
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers", "tokenizers", "accelerate")
 
     def forecast(self, model_config: Any) -> Any:
-        """Returns the student's config: the teacher's with fewer layers, or the current one unchanged."""
+        """Returns the student's config: the teacher's with fewer layers, or the current one unchanged.
+
+        Raises:
+            RecipeError: a loss or a layer map that does not fit the two; known here where the teacher is the model that
+                comes in.
+        """
         if self.config.student is None:
             return model_config
-        return self.config.student.model_config_for(model_config)
+        student = self.config.student.model_config_for(model_config)
+        if self.config.teacher is None:
+            self._check_losses(student, model_shape(student), model_shape(model_config, forecast_shape(model_config)))
+        return student
 
     def files(self) -> tuple[Path, ...]:
         """Returns the folder of the masked language model, where the recipe names one."""
@@ -79,12 +87,7 @@ class Distill(Stage[DistillConfig]):
         teacher = self._teacher(context)
         check_labels(teacher, context.data.label_names)
         teacher_shape = model_shape(load_config(teacher), read_shape(teacher))
-        student_shape = self._student_shape(context)
-        needs_of(self.config.losses, student_shape, teacher_shape)
-        if self.config.progressive:
-            plan_parts(self.config.losses, student_shape, teacher_shape)
-            config = self._student_config(context)
-            check_separable(student_shape, len((forecast_shape(config) or plain_shape(config)).layers))
+        self._check_losses(self._student_config(context), self._student_shape(context), teacher_shape)
         if self.config.student is None:
             same_vocabulary(teacher, context.current)
         if self.config.augment is not None:
@@ -203,6 +206,12 @@ class Distill(Stage[DistillConfig]):
         head, _ = masked_head(student, parent)
         masks = Masks(pieces=Pieces.load(parent), settings=settings, seed=seed)
         return MaskedTerm(head, masks, data), settings.weight_at
+
+    def _check_losses(self, student_config: Any, student: Shape, teacher: Shape) -> None:
+        needs_of(self.config.losses, student, teacher)
+        if self.config.progressive:
+            plan_parts(self.config.losses, student, teacher)
+            check_separable(student, len((forecast_shape(student_config) or plain_shape(student_config)).layers))
 
     def _teacher(self, context: Context) -> Checkpoint:
         name = self.config.teacher

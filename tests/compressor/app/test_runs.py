@@ -149,6 +149,15 @@ def test_limits_that_nothing_could_be_held_to_are_refused(place, tmp_path, cut):
     assert "'accept'" in result.stderr
 
 
+def test_losses_that_do_not_fit_are_refused_before_any_training(place, tmp_path):
+    text = (place / "tiny.yaml").read_text().replace("map: uniform", "map: [7]")
+    recipe = tmp_path / "misfit.yaml"
+    recipe.write_text(text)
+    result = run(recipe, "-o", tmp_path / "out")
+    assert result.exit_code == 2 and "layer" in result.output, result.output
+    assert not list((tmp_path / "out").rglob("*.safetensors"))
+
+
 def test_a_trained_model_needs_no_finetuning_and_keeps_its_own_label_order(road, place, tmp_path):
     from transformers import AutoModelForSequenceClassification
 
