@@ -79,7 +79,7 @@ def _with_bias(node: ir.Node) -> tuple[ir.Value, ir.Node, ir.Value] | None:
     biases = [value for value in addition.inputs if value is not None and value.const_value is not None]
     if addition.op_type != "Add" or len(biases) != 1 or addition.outputs[0].is_graph_output():
         return None
-    return (weight, addition, biases[0]) if biases[0].const_value.shape.rank() == 1 else None  # type: ignore[union-attr]
+    return (weight, addition, biases[0]) if _array(biases[0]).ndim == 1 else None
 
 
 def _rescale(model: ir.Model, layer: _Layer, factor: np.ndarray) -> set[ir.Node]:

@@ -37,10 +37,8 @@ def wide_nodes(
 
     found = set(_up_to_the_norm(factors))
     for node in model.graph:
-        if node.op_type in _WIDENED and any(
-            value is not None and value.producer() is not None for value in node.inputs
-        ):
-            found |= {node} if any(map(coarse, (*node.inputs, *node.outputs))) else set()
+        if node.op_type in _WIDENED and any(map(coarse, (*node.inputs, *node.outputs))):
+            found.add(node)
     return frozenset(node for node in found if node.name not in excluded)
 
 
@@ -50,9 +48,8 @@ def _up_to_the_norm(factors: frozenset[ir.Node]) -> Iterator[ir.Node]:
         node = waiting.pop()
         yield node
         if node.op_type != "LayerNormalization":
-            waiting.extend(
-                reader for value in node.outputs for reader in value.consumers() if reader.op_type in _WIDENED
-            )
+            readers = (reader for value in node.outputs for reader in value.consumers())
+            waiting.extend(reader for reader in readers if reader.op_type in _WIDENED)
 
 
 def width_overrides(
