@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,9 +11,10 @@ from torch import nn
 
 from compressor.augment.rows import augmentation_model, augmented_texts, with_variants
 from compressor.core.checkpoint import Checkpoint
-from compressor.core.errors import ModelError, RecipeError, StageError, nearest
+from compressor.core.errors import StageError
 from compressor.data.batches import EncodedSplit, encode_split
 from compressor.data.dataset import TextDataset, sampled
+from compressor.distill.agreement import check_labels, check_teacher, named_teacher, same_lengths, same_vocabulary
 from compressor.distill.config import DistillConfig
 from compressor.distill.losses import needs_of
 from compressor.distill.objective import Distillation
@@ -33,7 +33,6 @@ from compressor.pretrain.pieces import Pieces
 from compressor.processes import training_device
 from compressor.shapes import forecast_shape, parameters_of, plain_shape, read_shape, shape_of, with_shape
 from compressor.stage import Context, Produces, Stage, StageConfig, register
-from compressor.text import load_tokenizer
 from compressor.train.history import write_history
 from compressor.train.loop import train, visited
 from compressor.train.optimizer import freeze_word_embeddings
@@ -71,8 +70,7 @@ class Distill(Stage[DistillConfig]):
 
     def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
         """Raises RecipeError where the named teacher is no earlier stage, ModelError where ``augment`` has no model."""
-        if self.config.teacher is not None and self.config.teacher not in earlier:
-            raise unknown_teacher(self.config.teacher, earlier)
+        check_teacher(self.config.teacher, earlier)
         if self.config.augment is not None and self.config.augment.model not in earlier:
             resolve(self.config.augment.model)
 
@@ -214,12 +212,7 @@ class Distill(Stage[DistillConfig]):
             check_separable(student, len((forecast_shape(student_config) or plain_shape(student_config)).layers))
 
     def _teacher(self, context: Context) -> Checkpoint:
-        name = self.config.teacher
-        if name is None:
-            return context.current
-        if name not in context.checkpoints:
-            raise unknown_teacher(name, context.checkpoints)
-        return context.checkpoints[name]
+        return named_teacher(self.config.teacher, context) or context.current
 
     def _student(self, context: Context, source: Checkpoint, teacher: nn.Module, seed: int) -> nn.Module:
         settings = self.config.student
@@ -240,64 +233,6 @@ class Distill(Stage[DistillConfig]):
             return load_config(context.current)
         teacher = self._teacher(context)
         return self.config.student.model_config_for(with_shape(load_config(teacher), read_shape(teacher)))
-
-
-def unknown_teacher(name: str, known: Iterable[str]) -> RecipeError:
-    """Returns the error for a recipe whose ``teacher`` is none of the checkpoints made before."""
-    return RecipeError(
-        f"'teacher: {name}' names no earlier stage that made a checkpoint",
-        remedy=nearest(name, known) if [*known] else "put that stage before this one",
-    )
-
-
-def check_labels(teacher: Checkpoint, names: tuple[str, ...]) -> None:
-    """Raises ModelError where the teacher's labels are not the data's, in the data's order."""
-    found = teacher.labels
-    if found == names:
-        return
-    if sorted(found) == sorted(names):
-        raise ModelError(
-            f"the teacher {teacher.path} has the data's labels in another order: {', '.join(found[:6])}; "
-            f"expected {', '.join(names[:6])}",
-            remedy="number the data's labels in the teacher's order, or put a finetune stage before distill",
-        )
-    raise ModelError(
-        f"the teacher {teacher.path} has the labels {', '.join(found[:6])}; the data has {', '.join(names[:6])}",
-        remedy="put a finetune stage before distill",
-    )
-
-
-def same_lengths(teacher: EncodedSplit, student: EncodedSplit) -> None:
-    """Raises ModelError where the two tokenizers cut a text into different numbers of tokens."""
-    pairs = zip(teacher.lengths, student.lengths, strict=True)
-    for position, (theirs, ours) in enumerate(pairs, start=1):
-        if theirs != ours:
-            raise ModelError(
-                f"training text {position} has {ours} tokens for the student and {theirs} for the teacher; "
-                "expected the same number, because states are compared token by token",
-                remedy="save the teacher's tokenizer files beside the student's weights",
-            )
-
-
-def same_vocabulary(teacher: Checkpoint, student: Checkpoint) -> None:
-    """Refuses two models whose token ids mean different things.
-
-    Raises:
-        ModelError: the vocabularies differ.
-    """
-    ours, theirs = _vocabulary(student), _vocabulary(teacher)
-    if ours != theirs:
-        differing = len(ours.items() ^ theirs.items())
-        raise ModelError(
-            f"student ({len(ours)} pieces) and teacher ({len(theirs)}) differ in {differing} vocabulary entries; "
-            "expected one vocabulary, so that both read the same token ids",
-            remedy="distil from a teacher with the student's tokenizer, or let 'student:' copy the teacher's layers",
-        )
-
-
-def _vocabulary(checkpoint: Checkpoint) -> dict[str, int]:
-    vocabulary: dict[str, int] = load_tokenizer(checkpoint.path).get_vocab()
-    return vocabulary
 
 
 def _encoded(

@@ -15,7 +15,7 @@ from compressor.core.checkpoint import WEIGHTS, Checkpoint
 from compressor.core.errors import ModelError, StageError
 from compressor.data.batches import EncodedSplit, encode_split, sorted_batches
 from compressor.data.dataset import sampled
-from compressor.distill.stage import check_labels, unknown_teacher
+from compressor.distill.agreement import check_labels, check_teacher, named_teacher
 from compressor.evaluation import evaluate_model, predict_logits
 from compressor.families import adapter_for
 from compressor.families.heads import find_task
@@ -81,8 +81,7 @@ class Sparsify(Stage[SparsifyConfig]):
 
     def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
         """Raises RecipeError where ``train`` names a teacher that is no earlier stage."""
-        if self._train.teacher is not None and self._train.teacher not in earlier:
-            raise unknown_teacher(self._train.teacher, earlier)
+        check_teacher(self._train.teacher, earlier)
 
     def requires(self, context: Context) -> None:
         """Checks the checkpoint, and what ``movement`` trains on, before any work.
@@ -95,7 +94,7 @@ class Sparsify(Stage[SparsifyConfig]):
         if self.config.method == "movement":
             check_trainable(context.data.task, f"{self.name} (method: movement)")
             check_labels(context.current, context.data.label_names)
-            if (teacher := self._teacher(context)) is not None:
+            if (teacher := named_teacher(self._train.teacher, context)) is not None:
                 check_trainable(context.data.task, f"{self.name} (with a teacher)", ("text-classification",))
                 check_labels(teacher, context.data.label_names)
 
@@ -173,7 +172,7 @@ class Sparsify(Stage[SparsifyConfig]):
         }
         before = {name: evaluate_model(model, splits[name], task=task) for name in ("validation", "test")}
         objective = Classification(model, task)
-        if (teacher := self._teacher(context)) is not None:
+        if (teacher := named_teacher(self._train.teacher, context)) is not None:
             data = encode_split(teacher, context.data.train, max_tokens=settings.max_tokens)
             objective = TaughtClassification(
                 model, predict_logits(load_compressed(teacher), data), weight=settings.teacher_weight,
@@ -201,14 +200,6 @@ class Sparsify(Stage[SparsifyConfig]):
 
     def _seed(self, context: Context) -> int:
         return self._train.seed_or(context.seed)
-
-    def _teacher(self, context: Context) -> Checkpoint | None:
-        name = self._train.teacher
-        if name is None:
-            return None
-        if name not in context.checkpoints:
-            raise unknown_teacher(name, context.checkpoints)
-        return context.checkpoints[name]
 
 
 def encoder_matrices(model: nn.Module) -> Modules:

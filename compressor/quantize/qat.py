@@ -13,10 +13,10 @@ from compressor.core.checkpoint import QUANTIZATION, Checkpoint
 from compressor.core.errors import StageError
 from compressor.core.folders import write_json
 from compressor.data.batches import EncodedSplit, encode_split, sorted_batches
+from compressor.distill.agreement import check_labels, check_teacher, named_teacher, same_lengths, same_vocabulary
 from compressor.distill.losses import HiddenLoss, LogitsLoss, LossConfig, check_losses, needs_of
 from compressor.distill.objective import Distillation
 from compressor.distill.outputs import Shape, model_shape
-from compressor.distill.stage import check_labels, same_lengths, same_vocabulary, unknown_teacher
 from compressor.distill.teacher import TeacherOutputs, teacher_digest, teacher_folder
 from compressor.evaluation import check_reference, evaluate_model
 from compressor.finetune import check_saved
@@ -87,8 +87,7 @@ class QAT(Stage[QATConfig]):
 
     def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
         """Raises RecipeError where the named teacher is no earlier stage."""
-        if self.config.teacher is not None and self.config.teacher not in earlier:
-            raise unknown_teacher(self.config.teacher, earlier)
+        check_teacher(self.config.teacher, earlier)
 
     def requires(self, context: Context) -> None:
         """Checks teacher, labels and layer maps before any work.
@@ -204,12 +203,7 @@ class QAT(Stage[QATConfig]):
         return _QuantizedDistillation(model, targets, config.losses, quantizers, shapes)
 
     def _teacher(self, context: Context) -> Checkpoint:
-        name = self.config.teacher
-        if name is None:
-            return context.current
-        if name not in context.checkpoints:
-            raise unknown_teacher(name, context.checkpoints)
-        return context.checkpoints[name]
+        return named_teacher(self.config.teacher, context) or context.current
 
 
 class _QuantizedDistillation(Distillation):
