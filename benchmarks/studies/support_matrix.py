@@ -69,8 +69,12 @@ def cells(systems: list[str], formats: list[Format], precisions: list[Precision]
             offers = backend_for(format_name).offers
             for precision in EVERY_PRECISION:
                 if precision in precisions and (precision in PRECISIONS or offers(precision)):
-                    methods: tuple[Method | None, ...] = get_args(Method) if precision == "int8" else (None,)
+                    methods: tuple[Method | None, ...] = _methods(format_name) if precision == "int8" else (None,)
                     yield from (Cell(system, format_name, precision, method) for method in methods)
+
+
+def _methods(format_name: Format) -> tuple[Method, ...]:
+    return ("static",) if format_name == "tensorrt" else get_args(Method)  # TensorRT knows fixed ranges only
 
 
 def measure(cell: Cell, checkpoint: Path, cache: Path, threads: int) -> dict[str, Any]:

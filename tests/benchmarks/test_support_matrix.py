@@ -29,10 +29,10 @@ def written(tmp_path, *documents):
 
 
 def test_what_a_format_does_not_offer_is_a_cell_too():
-    names = [cell.name for cell in cells(["tinybert-4"], ["onnx", "tensorrt"], ["fp32", "int8"])]
+    names = [cell.name for cell in cells(["tinybert-4"], ["onnx", "tensorrt"], ["int8", "int4"])]
     assert names == [
-        "tinybert-4.onnx.fp32", "tinybert-4.onnx.int8.dynamic", "tinybert-4.onnx.int8.static",
-        "tinybert-4.tensorrt.fp32", "tinybert-4.tensorrt.int8.dynamic", "tinybert-4.tensorrt.int8.static",
+        "tinybert-4.onnx.int8.dynamic", "tinybert-4.onnx.int8.static", "tinybert-4.onnx.int4",
+        "tinybert-4.tensorrt.int8.static", "tinybert-4.tensorrt.int4",
     ]  # fmt: skip
 
 
