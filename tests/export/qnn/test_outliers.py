@@ -18,12 +18,13 @@ from export.qnn import quantize as quantizing
 from export.qnn.backend import PLAIN, QnnBackend
 from export.qnn.equalize import OUTLIER, equalize_outputs
 from export.qnn.inspection import statistics_of
+from export.qnn.predictor import SimulatedPredictor
 from export.qnn.ranges import channel_maxima
 from export.qnn.widths import mixes_widths
 from tests.export.qnn.helpers import PHONE, needs_qnn
 from tests.models import SENTENCES
 
-LENGTHS = (10,)
+LENGTHS = (8, 10)
 CHANNEL = 3
 EXCESS = 300.0
 
@@ -101,3 +102,16 @@ def test_factors_that_span_hundreds_have_16_bits(subject, tmp_path):
     stored = {item.name: item for item in onnx.load(tmp_path / "ours.onnx").graph.initializer}
     factors = [item for name, item in stored.items() if name.endswith("_factor_quantized")]
     assert factors and {item.data_type for item in factors} == {onnx.TensorProto.UINT16}
+
+
+@pytest.mark.parametrize("subject", ["bert"], indirect=True)
+def test_a_context_laid_out_otherwise_is_simulated_where_widths_mix(subject, tmp_path):
+    folder = tmp_path / "w8a8"
+    folder.mkdir()
+    QnnBackend().reduce(tmp_path, folder, "w8a8", QuantizationPlan(), subject.calibration)
+    with (folder / "model.bin").open("ab") as stream:
+        stream.write(b"\0")
+    batch = subject.encoder.pad(subject.encoder.encode(SENTENCES[:1]), 10)
+    found = SimulatedPredictor(folder, LENGTHS, PLAIN).logits(batch)
+    reference = OnnxPredictor(subject.plain, threads=1, fixed_batch=1).logits(batch)
+    assert np.abs(found - reference).max() < 0.2 * np.abs(reference).max()
