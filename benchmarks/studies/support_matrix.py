@@ -37,6 +37,8 @@ EVERY_PRECISION: tuple[Precision, ...] = tuple(dict.fromkeys((*PRECISIONS, *NPU_
 NPU_DEVICE = "snapdragon-8gen3"
 """What formats that are compiled ahead of time are compiled for."""
 LENGTHS = (16, 32, 64, 128)
+NPU_LENGTHS = (32,)
+"""A simulator takes seconds for a sentence of a base model."""
 CALIBRATION_TEXTS = 128
 PARITY_TEXTS = 48
 _EXPLAINED = ("fused", "delegated", "proof", "rtx_plan", "npu")
@@ -96,8 +98,9 @@ def measure(cell: Cell, checkpoint: Path, cache: Path, threads: int) -> dict[str
     calibrated = cell.method == "static" or cell.precision in NPU_PRECISIONS
     calibration = tuple(generate_intents().train.texts[:CALIBRATION_TEXTS]) if calibrated else ()
     request = ExportRequest(
-        formats=(cell.format,), precisions=(cell.precision,), lengths=LENGTHS, plan=plan, name=cell.system,
+        formats=(cell.format,), precisions=(cell.precision,), plan=plan, name=cell.system,
         parity_texts=texts[:PARITY_TEXTS], parity_source=source, calibration_texts=calibration, threads=threads,
+        lengths=NPU_LENGTHS if backend.simulated else LENGTHS,
         device=load_profile(NPU_DEVICE) if backend.simulated else None,
     )  # fmt: skip
     started = time.monotonic()
