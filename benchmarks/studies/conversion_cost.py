@@ -2,9 +2,11 @@
 
 Each way runs in a process of its own, one after the other and in turn, on the same model: ``torch.onnx.export`` or
 litert-torch's ``convert`` alone, and the whole of the backend's ``convert`` (wrapper, cleaning or compacting, check of
-what was written); proof against PyTorch is no part of it. Prints one JSON document.
+what was written); proof against PyTorch is no part of it. ``int8`` is what static INT8 costs once the FP32 file is
+there, calibration on CALIBRATION_TEXTS sentences included. Prints one JSON document.
 
-    python -m benchmarks.studies.conversion_cost [--systems tinybert-4] [--formats onnx,tflite] [--rounds 3]
+    python -m benchmarks.studies.conversion_cost [--systems tinybert-4] [--formats onnx,tflite] [--ways library ours]
+        [--rounds 3]
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +27,17 @@ import torch
 from benchmarks.studies.systems import NAMES, write_checkpoint
 from compressor.app.inputs import read_texts
 from compressor.core.environment import machine
+from compressor.data.intents import generate_intents
 from compressor.families import adapter_for
 from compressor.models import load_compressed
+from compressor.quantize.plan import QuantizationPlan
+from compressor.text import SentenceEncoder
 from export.backend import ConversionSpec, backend_for
+from export.calibration import Calibration
 
 LENGTHS = (16, 32, 64, 128)
-WAYS = ("library", "ours", "ours, one length")
+CALIBRATION_TEXTS = 128
+WAYS = ("library", "ours", "ours, one length", "int8")
 
 
 def spec_of(model: Any, lengths: tuple[int, ...]) -> ConversionSpec:
@@ -71,10 +78,10 @@ def library_call(format_name: str, model: Any, spec: ConversionSpec, output: Pat
 
 def measure(way: str, format_name: str, checkpoint: Path) -> dict[str, float]:
     """Converts once in this process; returns seconds, and bytes above what the loaded model took."""
-    import resource
-
     torch.set_num_threads(1)
     model = load_compressed(checkpoint)
+    if way == "int8":
+        return {"seconds": _static_int8(format_name, model, checkpoint), "peak_bytes": _peak_bytes()}
     lengths = LENGTHS[-1:] if way.endswith("one length") else LENGTHS
     convert: Callable[..., None] = library_call
     if way.startswith("ours"):
@@ -88,7 +95,27 @@ def measure(way: str, format_name: str, checkpoint: Path) -> dict[str, float]:
         started = time.monotonic()
         convert(format_name, model, spec_of(model, lengths), Path(output))
         seconds = time.monotonic() - started
-    return {"seconds": seconds, "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+    return {"seconds": seconds, "peak_bytes": _peak_bytes()}
+
+
+def _static_int8(format_name: str, model: Any, checkpoint: Path) -> float:
+    """Returns the seconds from the FP32 file to the static INT8 one."""
+    backend, spec = backend_for(format_name), spec_of(model, LENGTHS)  # type: ignore[arg-type]
+    encoder = SentenceEncoder.load(checkpoint, max_tokens=LENGTHS[-1])
+    texts = generate_intents().train.texts[:CALIBRATION_TEXTS]
+    with tempfile.TemporaryDirectory() as float_folder, tempfile.TemporaryDirectory() as output:
+        backend.convert(model, spec, Path(float_folder))
+        started = time.monotonic()
+        plan = QuantizationPlan.uniform("int8", method="static")
+        calibration = Calibration(encoder=encoder, texts=texts, lengths=LENGTHS)
+        backend.reduce(Path(float_folder), Path(output), "int8", plan, calibration)
+        return time.monotonic() - started
+
+
+def _peak_bytes() -> int:
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -97,6 +124,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--systems", default="tinybert-4", help=f"comma-separated, of {', '.join(NAMES)}")
     parser.add_argument("--formats", default="onnx,tflite")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.one:
@@ -108,15 +136,16 @@ def main(arguments: list[str] | None = None) -> int:
     for system in options.systems.split(","):
         with tempfile.TemporaryDirectory() as folder:
             write_checkpoint(system, Path(folder), texts)
-            rows += [_row(system, name, folder, options.rounds) for name in options.formats.split(",")]
+            formats = options.formats.split(",")
+            rows += [_row(system, name, folder, options.rounds, options.ways) for name in formats]
     print(json.dumps({"machine": machine(), "lengths": LENGTHS, "rounds": options.rounds, "rows": rows}, indent=2))
     return 0
 
 
-def _row(system: str, format_name: str, checkpoint: str, rounds: int) -> dict[str, Any]:
-    found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+def _row(system: str, format_name: str, checkpoint: str, rounds: int, ways: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
     for _ in range(rounds):
-        for way in WAYS:
+        for way in ways:
             command = [sys.executable, "-m", __spec__.name, "--one", way, format_name, checkpoint]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             found[way].append(json.loads(done.stdout.splitlines()[-1]))
@@ -126,9 +155,13 @@ def _row(system: str, format_name: str, checkpoint: str, rounds: int) -> dict[st
         "format": format_name,
         "seconds": {way: round(value, 2) for way, value in seconds.items()},
         "peak_gb": {way: round(max(item["peak_bytes"] for item in items) / 1e9, 2) for way, items in found.items()},
-        "ours_to_library": round(seconds["ours"] / seconds["library"], 2),
-        "four_lengths_to_one": round(seconds["ours"] / seconds["ours, one length"], 2),
+        "ours_to_library": _ratio(seconds, "ours", "library"),
+        "four_lengths_to_one": _ratio(seconds, "ours", "ours, one length"),
     }
+
+
+def _ratio(seconds: dict[str, float], way: str, other: str) -> float | None:
+    return round(seconds[way] / seconds[other], 2) if {way, other} <= seconds.keys() else None
 
 
 if __name__ == "__main__":
