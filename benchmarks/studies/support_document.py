@@ -21,6 +21,8 @@ def write_document(cells: Sequence[Cell], path: Path) -> None:
         cells: what each cell's JSON file holds, in any order.
         path: where to; its folder is made.
     """
+    from benchmarks.studies.systems import NAMES
+
     systems = list(dict.fromkeys(cell["system"] for cell in sorted(cells, key=_order)))
     columns = list(dict.fromkeys(column(cell) for cell in sorted(cells, key=_column_order)))
     found = {(cell["system"], column(cell)): cell for cell in cells}
@@ -31,6 +33,7 @@ def write_document(cells: Sequence[Cell], path: Path) -> None:
     text = environment.get_template(TEMPLATE).render(
         cells=cells,
         systems=systems,
+        missing=[name for name in NAMES if name not in systems],
         columns=columns,
         mark=lambda system, name: mark(found.get((system, name)), found),
         rows=[[row(found[system, name], found) for name in columns if (system, name) in found] for system in systems],

@@ -41,6 +41,7 @@ def test_the_document_names_machine_commit_date_and_versions_and_the_figures(tmp
     for part in ("Some CPU (x86_64), 2 cores, 24 GB", "abc1234", "2026-01-02", "torch 9.9"):
         assert part in text
     assert "| tinybert-4 | 3e-06 | 32 dB |" in text
+    assert "Not measured yet: bert-base, bert-large," in text
     assert "| onnx fp32 | ok | 2.5e-06 | 110.0 | 58.0 | 57.4 | 1.01 | 12 | 2.5 |  |" in text
 
 
