@@ -98,4 +98,4 @@ def test_a_loss_that_does_not_fit_is_refused_before_training(recipe: Path, tmp_p
     with pytest.raises(RecipeError, match=r"has 2 attention heads and teacher layer 1 4") as error:
         run(recipe, tmp_path / "out", listener=listener)
     assert "minilmv2" in error.value.remedy
-    assert set(trained) == {"01-finetune"}
+    assert not trained, "not even the teacher"
