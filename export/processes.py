@@ -22,7 +22,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from compressor.core.errors import StageError
 
 ResultT = TypeVar("ResultT")
-_LEVELS = (None, "torch")
+_LEVELS = (None, "torch", "torch.utils._pytree")
 """Loggers whose level a process takes over from its parent: the root, and what talks as soon as it is imported."""
 _MESSAGE, _LOG, _RESULT, _ERROR = "message", "log", "result", "error"
 

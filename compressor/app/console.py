@@ -147,7 +147,8 @@ def show_logs(verbose: bool) -> None:
         logging.getLogger(name).setLevel(logging.INFO)
         logging.getLogger(name).propagate = False
     logging.getLogger().addHandler(logging.NullHandler())
-    logging.getLogger("torch").setLevel(logging.ERROR)
+    for name in ("torch", "torch.utils._pytree"):  # the second warns at import, which resets the level of the first
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 class Narrator:

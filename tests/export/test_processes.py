@@ -46,6 +46,12 @@ def warn(value, send):
     logging.getLogger("export.build").warning("%s refused", value)
 
 
+def level_after_torch(name, send):
+    import torch  # noqa: F401  sets the level of its own logger
+
+    return logging.getLogger(name).getEffectiveLevel()
+
+
 def job(target, argument, name="job", memory=1):
     return Job(name=name, target=target, argument=argument, memory_bytes=memory)
 
@@ -109,3 +115,10 @@ def test_a_process_that_was_killed_is_named():
 def test_what_a_job_logs_reaches_the_parents_handlers(caplog):
     run_jobs([job(warn, "onnx int8")], workers=1, memory_bytes=10, listener=ignore)
     assert [(record.name, record.getMessage()) for record in caplog.records] == [("export.build", "onnx int8 refused")]
+
+
+def test_what_the_parent_silences_stays_silent_after_torch_is_imported(monkeypatch):
+    noisy = logging.getLogger("torch.utils._pytree")
+    monkeypatch.setattr(noisy, "level", logging.ERROR)
+    levels = run_jobs([job(level_after_torch, noisy.name)], workers=1, memory_bytes=10, listener=ignore)
+    assert levels == [logging.ERROR]
