@@ -42,6 +42,12 @@ class Histogram:
         edges = np.linspace(self.low, self.high, BINS + 1)
         return np.asarray((edges[:-1] + edges[1:]) / 2)
 
+    @property
+    def variance(self) -> float:
+        """Of the values, to the width of a bin; there must be some."""
+        mean = np.average(self.centers, weights=self.counts)
+        return float(np.average((self.centers - mean) ** 2, weights=self.counts))
+
 
 def observe(model: ir.Model, tensors: Sequence[str], calibration: Calibration) -> dict[str, Histogram]:
     """Runs calibration text through a float graph, each sentence at its own length, and counts values by tensor.
@@ -101,9 +107,7 @@ def kept_ratio_db(found: Histogram, low: float, high: float, steps: int) -> floa
     noise = _noise(found, low, high, steps)
     if not found.counts.any() or found.high <= found.low or noise == 0:
         return np.inf
-    mean = np.average(found.centers, weights=found.counts)
-    variance = float(np.average((found.centers - mean) ** 2, weights=found.counts))
-    return 10 * float(np.log10(variance / noise)) if variance > 0 else np.inf
+    return 10 * float(np.log10(found.variance / noise)) if found.variance > 0 else np.inf
 
 
 def _noise(found: Histogram, low: float, high: float, steps: int) -> float:

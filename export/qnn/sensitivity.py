@@ -46,9 +46,7 @@ def _weight(value: ir.Value) -> float:
 def _activation(found: Histogram) -> float:
     if not found.counts.any():
         return np.inf
-    mean = np.average(found.centers, weights=found.counts)
-    variance = float(np.average((found.centers - mean) ** 2, weights=found.counts))
-    return _ratio(variance, found.high - found.low, _ACTIVATION_STEPS)
+    return _ratio(found.variance, found.high - found.low, _ACTIVATION_STEPS)
 
 
 def _ratio(variance: float, width: float, steps: int) -> float:
