@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,9 +15,12 @@ from compressor.core.errors import CompressorError, ModelError, StageError
 from export.backend import ConversionSpec
 from export.tflite.compact import compact
 from export.tflite.flatbuffer import integer_constant_bytes, parse
+from export.tflite.lengths import NotDerivableError, check_answers, derive_lengths, probe_length
 from export.tflite.modules import find_modules
 from export.tflite.quiet import quiet_native
 from export.tflite.wrapper import FixedLengthModel, sample_inputs, unfolded_norms
+
+logger = logging.getLogger(__name__)
 
 _MAX_GROWTH = 1.1
 """Each length keeps the rows of a position table that it needs, and small constants are computed ahead."""
@@ -43,8 +47,29 @@ def convert_model(model: nn.Module, spec: ConversionSpec) -> bytes:
         ModelError: litert-torch cannot convert the model, or the result does not fit one TFLite file (2 GiB).
     """
     with _conversion_errors(spec):
-        converted = parse(trace(model, spec))
+        probe = probe_length(model, spec.lengths)
+        if probe is not None:
+            try:
+                return _from_one_length(model, spec, probe)
+            except NotDerivableError as reason:
+                logger.info("%s is converted at each length by itself: %s", spec.model_type, reason)
+        converted = parse(trace(model, spec.lengths, spec))
         return compact(converted, find_modules(converted, model))
+
+
+def _from_one_length(model: nn.Module, spec: ConversionSpec, probe: int) -> bytes:
+    """Returns the file for every length, lowered at ``probe`` and at those lengths beyond it.
+
+    Raises:
+        NotDerivableError: a length does not follow from ``probe``, or its answers are not PyTorch's.
+    """
+    lowered = (probe, *(length for length in spec.lengths if length > probe))
+    converted = parse(trace(model, lowered, spec))
+    modules = find_modules(converted, model)
+    derive_lengths(converted, {signature_key(length): length for length in spec.lengths}, signature_key(probe), probe)
+    content = compact(converted, modules)
+    check_answers(content, model, spec)
+    return content
 
 
 def check_size(content: bytes, model: nn.Module) -> None:
@@ -84,14 +109,14 @@ def _conversion_errors(spec: ConversionSpec) -> Iterator[None]:
         ) from error
 
 
-def trace(model: nn.Module, spec: ConversionSpec) -> bytes:
-    """Returns litert-torch's own file for ``model``, before any step of ours; its errors come as they are."""
+def trace(model: nn.Module, lengths: Sequence[int], spec: ConversionSpec) -> bytes:
+    """Returns litert-torch's own file at ``lengths``, before any step of ours; its errors come as they are."""
     import litert_torch
 
     wrapper = FixedLengthModel(model, spec).eval()
     frozen = [parameter for parameter in wrapper.parameters() if parameter.requires_grad]
     converter = litert_torch
-    for length in spec.lengths:
+    for length in lengths:
         converter = converter.signature(signature_key(length), wrapper, sample_kwargs=sample_inputs(spec, length))
     try:
         # A tracer records far less for parameters that want no gradient.

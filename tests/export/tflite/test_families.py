@@ -52,7 +52,7 @@ def test_a_file_that_lost_sharing_is_refused(tmp_path, monkeypatch):
 
 def test_an_error_after_tracing_is_one_of_the_model(tmp_path, monkeypatch):
     made = sample("bert")
-    monkeypatch.setattr("export.tflite.convert.trace", lambda model, spec: made.traced)
+    monkeypatch.setattr("export.tflite.convert.trace", lambda *arguments: made.traced)
     monkeypatch.setattr("export.tflite.convert.find_modules", lambda converted, model: 1 // 0)
     with pytest.raises(ModelError, match="could not convert this bert model"):
         BACKEND.convert(made.model, made.spec, tmp_path)
