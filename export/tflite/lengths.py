@@ -83,7 +83,8 @@ def derive_lengths(converted: Any, keys: Mapping[str, int], probe_key: str, prob
     if len(converted.subgraphs) != len(converted.signatureDefs):
         raise NotDerivableError("the graph has parts of its own")
     lowered = {text(signature.signatureKey): signature for signature in converted.signatureDefs}
-    graphs, signatures = [], []
+    graphs: list[Any] = []
+    signatures: list[Any] = []
     for key, length in keys.items():
         signature = copy.deepcopy(lowered.get(key, lowered[probe_key]))
         graph = converted.subgraphs[signature.subgraphIndex]
