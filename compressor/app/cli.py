@@ -173,19 +173,20 @@ def convert(
 
 @app.command()
 def bundle(
-    artifact: Annotated[Path, typer.Argument(help="TFLite artifact folder.")],
+    artifact: Annotated[Path, typer.Argument(help="TFLite or ONNX artifact folder.")],
     output: Output,
     mediapipe_length: Annotated[
         int | None, typer.Option("--mediapipe-length", min=1, help="Length of MediaPipe's file; default the longest.")
     ] = None,
     sentences: Annotated[
-        Path | None, typer.Option("--sentences", help="Your sentences; they become test vectors of the tokenizer.")
+        Path | None,
+        typer.Option("--sentences", help="Yours: test vectors of the tokenizer; for ONNX, a check of it."),
     ] = None,
     force: Force = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Make a folder for an Android app. Model, tokenizer, labels, Kotlin, test vectors, a file for MediaPipe."""
+    """Make a folder for an app. TFLite: all an Android app needs. ONNX: a model that takes the text itself."""
     from compressor.app import bundling, show
 
     with command(as_json=as_json, debug=debug):

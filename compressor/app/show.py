@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # A command loads only what it shows.
     from compressor.evaluation import Evaluation
     from compressor.tasks.answers import Answer
     from export.android.bundle import Bundle
+from export.onnx.text_bundle import TextBundle
 
 _MOST_FLIPS = 20
 
@@ -104,8 +105,27 @@ def artifact(made: Artifact) -> None:
     console.table(("", ""), rows)
 
 
-def bundle(made: Bundle) -> None:
+def text_bundle(made: TextBundle) -> None:
+    """A model that takes text, and on which texts it is not its tokenizer's equal."""
+    same = made.checked_texts - len(made.other_answers)
+    console.table(
+        ("", ""),
+        [
+            ("model", f"{made.model_file}, {made.precision}, takes text, {made.max_tokens} tokens of it at most"),
+            ("checked", f"{same} of {made.checked_texts} sentences have the artifact's answer to the bit"),
+            ("cut otherwise", "\n".join(text[:60] for text in (*made.other_answers[:5], *made.other_probes)) or "none"),
+            ("files", ", ".join(made.files)),
+        ],
+    )
+
+
+def bundle(made: Bundle | TextBundle) -> None:
     """A bundle's files, and what delegates would do with its model."""
+    from export.onnx.text_bundle import TextBundle
+
+    if isinstance(made, TextBundle):
+        text_bundle(made)
+        return
     mediapipe = f"{made.mediapipe_file} ({made.mediapipe_length} tokens)" if made.mediapipe_file else "none: "
     console.table(
         ("", ""),

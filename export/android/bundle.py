@@ -18,6 +18,7 @@ from compressor.core.folders import new_folder, write_json, write_text
 from compressor.core.hashing import file_hashes
 from compressor.core.schema import Record, Text
 from compressor.text import TOKEN_TYPE_IDS, SentenceEncoder, load_tokenizer
+from export import wordpiece
 from export.android.mediapipe import mediapipe_model, refusal
 from export.android.tokenization import describe, probe_texts, specials, vectors
 from export.tflite.delegates import delegate_lines, delegate_reports
@@ -76,7 +77,7 @@ def write_bundle(
     """
     if artifact.manifest.format != "tflite":
         raise ArtifactError(
-            f"{artifact.path.name}: found format {artifact.manifest.format}; expected a tflite artifact",
+            f"{artifact.path.name}: found format {artifact.manifest.format}; expected tflite or onnx",
             remedy="make one with 'compressor convert MODEL --to tflite -o DIR'",
         )
     length = mediapipe_length or artifact.io.lengths[-1]
@@ -91,7 +92,7 @@ def write_bundle(
     with new_folder(output, "bundle", force=force) as folder:
         for name in (artifact.manifest.model_file, TOKENIZER, LABELS, IO):
             shutil.copyfile(artifact.path / name, folder / name)
-        vocabulary = _vocabulary(definition)
+        vocabulary = wordpiece.vocabulary(definition)
         if vocabulary:
             write_text(folder / VOCABULARY, "".join(f"{piece}\n" for piece in vocabulary))
         cases = _vectors(artifact, tokenizer, texts)
@@ -116,14 +117,6 @@ def write_bundle(
         bundle = bundle.model_copy(update={"files": file_hashes(folder)})
         write_json(folder / BUNDLE, bundle.model_dump(mode="json"))
     return bundle
-
-
-def _vocabulary(definition: dict[str, Any]) -> list[str]:
-    """Returns the pieces in the order of their ids, as ``vocab.txt`` of a WordPiece tokenizer lists them."""
-    if definition["model"].get("type") != "WordPiece":
-        return []
-    ids: dict[str, int] = definition["model"]["vocab"]
-    return sorted(ids, key=ids.__getitem__)
 
 
 def _vectors(artifact: Artifact, tokenizer: Tokenizer, texts: Sequence[Text]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from compressor.core.artifact import IOSpec, Signature
 from compressor.text import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
+from export import wordpiece
 from export.tflite.compact import merge_buffers, pack, strip
 from export.tflite.metadata import LABELS_FILE, VOCABULARY_FILE, append_files, classifier_metadata, store_metadata
 
@@ -34,22 +35,12 @@ def refusal(tokenizer: dict[str, Any], io: IOSpec) -> str | None:
         tokenizer: content of ``tokenizer.json``.
         io: what the model takes.
     """
-    model, normalizer = tokenizer["model"], tokenizer.get("normalizer") or {}
-    vocabulary = model.get("vocab") or {}
-    if model.get("type") != "WordPiece" or model.get("continuing_subword_prefix") != "##":
-        return (
-            f"its tokenizer is {model.get('type', 'of no stated type')}; MediaPipe's classifier knows BERT's WordPiece"
-        )
-    if normalizer.get("type") != "BertNormalizer" or not normalizer.get("lowercase"):
+    if (unlike := wordpiece.refusal(tokenizer, io)) is not None:
+        return f"{unlike}, which is all MediaPipe's classifier knows"
+    if not tokenizer["normalizer"].get("lowercase"):
         return "its tokenizer keeps upper case; MediaPipe lowers every text"
-    if (tokenizer.get("pre_tokenizer") or {}).get("type") != "BertPreTokenizer":
-        return "its tokenizer does not split words as BERT does"
-    if vocabulary.get("[PAD]") != 0 or io.pad_id != 0 or not {"[CLS]", "[SEP]", "[UNK]"} <= vocabulary.keys():
-        return "its special tokens are not BERT's ([PAD] at 0, [CLS], [SEP], [UNK])"
-    if sorted(vocabulary.values()) != list(range(len(vocabulary))):
-        return "its vocabulary has gaps, which a list of pieces cannot show"
-    if io.text_columns != 1:
-        return "it takes two texts; MediaPipe's classifier takes one"
+    if tokenizer["model"]["vocab"].get("[PAD]") != 0 or io.pad_id != 0:
+        return "its special tokens are not BERT's: [PAD] is not at 0"
     return None
 
 
