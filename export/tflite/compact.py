@@ -84,7 +84,7 @@ def pack(model: Any) -> bytes:
     _share(model)
     builder = _SharingBuilder(min(stored + stored // 50 + 65536, _MAX_BYTES))
     builder.Finish(model.Pack(builder), file_identifier=IDENTIFIER)
-    return bytes(builder.Output())
+    return bytes(memoryview(builder.Bytes)[builder.Head() :])  # Output() would make one more copy
 
 
 def compact(model: Any, modules: ModuleMap | None = None) -> bytes:

@@ -13,6 +13,7 @@ from torch import nn
 
 from compressor.core.errors import CompressorError, ModelError, StageError
 from export.backend import ConversionSpec
+from export.memory import return_freed_memory
 from export.tflite.compact import compact
 from export.tflite.flatbuffer import integer_constant_bytes, parse
 from export.tflite.lengths import NotDerivableError, check_answers, derive_lengths, probe_length
@@ -126,6 +127,7 @@ def trace(model: nn.Module, lengths: Sequence[int], spec: ConversionSpec) -> byt
             file = Path(scratch, "traced.tflite")
             with quiet_native(), torch.no_grad(), unfolded_norms(model):
                 converter.convert().export(str(file))
+            return_freed_memory()
             return file.read_bytes()
     finally:
         for parameter in frozen:

@@ -62,7 +62,11 @@ def reduce_model(
         renumbered = merge_buffers(converted)
         owners = {renumbered[buffer]: path for buffer, path in modules.weights.items() if buffer in renumbered}
         content = pack(converted)
-        converted = parse(_quantize(content, _statistics(content, plan, owners, calibration)))
+        del converted  # the quantizer takes several times the weights as it is
+        statistics = _statistics(content, plan, owners, calibration)
+        quantized = bytearray(content)
+        del content
+        converted = parse(_quantize(quantized, statistics))
     half = [(use, path) for use in weight_uses(converted) if (path := _named(converted, use, "fp16")) is not None]
     store_half(converted, half)
     weights = {use.buffer: _named(converted, use) or "" for use in weight_uses(converted)}
@@ -127,10 +131,10 @@ def _statistics(
     return found
 
 
-def _quantize(content: bytes, statistics: Statistics | None) -> bytes:
+def _quantize(content: bytearray, statistics: Statistics | None) -> bytes:
     from ai_edge_quantizer import qtyping, quantizer
 
-    worker = quantizer.Quantizer(bytearray(content))
+    worker = quantizer.Quantizer(content)
     for precision, bits in _BITS.items():
         regex = rf"^{precision}{re.escape(_SEPARATOR)}"
         worker.add_dynamic_config(regex, qtyping.TFLOperationName.ALL_SUPPORTED, num_bits=bits)

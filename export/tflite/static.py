@@ -15,6 +15,7 @@ from compressor.core.errors import StageError
 from compressor.quantize.observers import Observer, ObserverName, make_observer
 from compressor.quantize.plan import ActivationRange
 from export.calibration import Calibration
+from export.memory import return_freed_memory
 from export.tflite.flatbuffer import is_constant, operator_name, shape_of, text, type_names, weight_uses
 from export.tflite.quiet import quiet_native
 
@@ -71,6 +72,8 @@ def observe(
                         "an activation is not finite on the calibration text", remedy="check the model in FP32"
                     )
                 observers.setdefault(place, make_observer(observer)).update(values)
+    del runners, interpreter
+    return_freed_memory()
     ranges = {place: found.range() for place, found in observers.items()}
     return {
         text(converted.subgraphs[graph].tensors[tensor].name): _statistic(
