@@ -15,6 +15,8 @@ import tempfile
 from itertools import cycle, islice
 from pathlib import Path
 
+from benchmarks.studies.process_memory import peak_bytes
+
 LENGTHS = (16, 32, 64, 128)
 
 
@@ -59,7 +61,6 @@ def convert(model: Path, folder: Path) -> None:
 
 def measure(model: Path, graph: Path, texts: Path, count: int, observer: str) -> dict[str, float]:
     """Observes every matrix product's input on ``count`` sentences; returns seconds and the peak in MB."""
-    import resource
     import time
 
     import onnx
@@ -76,7 +77,7 @@ def measure(model: Path, graph: Path, texts: Path, count: int, observer: str) ->
     calibration = Calibration(encoder=encoder, texts=tuple(islice(cycle(lines), count)), lengths=LENGTHS)
     started = time.perf_counter()
     observe(proto, tensors, calibration, observer)  # type: ignore[arg-type]
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    peak = peak_bytes() / 1e6
     return {"peak_mb": peak, "seconds": time.perf_counter() - started}
 
 

@@ -3,7 +3,8 @@
 Each way runs in a process of its own, one after the other and in turn, on the same model: ``torch.onnx.export`` or
 litert-torch's ``convert`` alone, and the whole of the backend's ``convert`` (wrapper, cleaning or compacting, check of
 what was written); proof against PyTorch is no part of it. ``int8`` is what static INT8 costs once the FP32 file is
-there, calibration on CALIBRATION_TEXTS sentences included. Prints one JSON document.
+there, calibration on CALIBRATION_TEXTS sentences included. Prints one JSON document; its ratios are of CPU seconds,
+which other work on the machine changes least.
 
     python -m benchmarks.studies.conversion_cost [--systems tinybert-4] [--formats onnx,tflite] [--ways library ours]
         [--rounds 3]
@@ -24,6 +25,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.studies.process_memory import peak_bytes
 from benchmarks.studies.systems import NAMES, write_checkpoint
 from compressor.app.inputs import read_texts
 from compressor.core.environment import machine
@@ -81,7 +83,7 @@ def measure(way: str, format_name: str, checkpoint: Path) -> dict[str, float]:
     torch.set_num_threads(1)
     model = load_compressed(checkpoint)
     if way == "int8":
-        return {"seconds": _static_int8(format_name, model, checkpoint), "peak_bytes": _peak_bytes()}
+        return _static_int8(format_name, model, checkpoint)
     lengths = LENGTHS[-1:] if way.endswith("one length") else LENGTHS
     convert: Callable[..., None] = library_call
     if way.startswith("ours"):
@@ -92,30 +94,25 @@ def measure(way: str, format_name: str, checkpoint: Path) -> dict[str, float]:
             backend.convert(model, spec, output)
 
     with tempfile.TemporaryDirectory() as output:
-        started = time.monotonic()
+        started, worked = time.monotonic(), time.process_time()
         convert(format_name, model, spec_of(model, lengths), Path(output))
-        seconds = time.monotonic() - started
-    return {"seconds": seconds, "peak_bytes": _peak_bytes()}
+        seconds, cpu_seconds = time.monotonic() - started, time.process_time() - worked
+    return {"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": peak_bytes()}
 
 
-def _static_int8(format_name: str, model: Any, checkpoint: Path) -> float:
-    """Returns the seconds from the FP32 file to the static INT8 one."""
+def _static_int8(format_name: str, model: Any, checkpoint: Path) -> dict[str, float]:
+    """Measures the way from the FP32 file to the static INT8 one."""
     backend, spec = backend_for(format_name), spec_of(model, LENGTHS)  # type: ignore[arg-type]
     encoder = SentenceEncoder.load(checkpoint, max_tokens=LENGTHS[-1])
     texts = generate_intents().train.texts[:CALIBRATION_TEXTS]
     with tempfile.TemporaryDirectory() as float_folder, tempfile.TemporaryDirectory() as output:
         backend.convert(model, spec, Path(float_folder))
-        started = time.monotonic()
+        started, worked = time.monotonic(), time.process_time()
         plan = QuantizationPlan.uniform("int8", method="static")
         calibration = Calibration(encoder=encoder, texts=texts, lengths=LENGTHS)
         backend.reduce(Path(float_folder), Path(output), "int8", plan, calibration)
-        return time.monotonic() - started
-
-
-def _peak_bytes() -> int:
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        seconds, cpu_seconds = time.monotonic() - started, time.process_time() - worked
+    return {"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": peak_bytes()}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -149,14 +146,18 @@ def _row(system: str, format_name: str, checkpoint: str, rounds: int, ways: Sequ
             command = [sys.executable, "-m", __spec__.name, "--one", way, format_name, checkpoint]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             found[way].append(json.loads(done.stdout.splitlines()[-1]))
-    seconds = {way: statistics.median(item["seconds"] for item in items) for way, items in found.items()}
+    seconds, cpu_seconds = (
+        {way: statistics.median(item[name] for item in items) for way, items in found.items()}
+        for name in ("seconds", "cpu_seconds")
+    )
     return {
         "system": system,
         "format": format_name,
         "seconds": {way: round(value, 2) for way, value in seconds.items()},
+        "cpu_seconds": {way: round(value, 2) for way, value in cpu_seconds.items()},
         "peak_gb": {way: round(max(item["peak_bytes"] for item in items) / 1e9, 2) for way, items in found.items()},
-        "ours_to_library": _ratio(seconds, "ours", "library"),
-        "four_lengths_to_one": _ratio(seconds, "ours", "ours, one length"),
+        "ours_to_library": _ratio(cpu_seconds, "ours", "library"),
+        "four_lengths_to_one": _ratio(cpu_seconds, "ours", "ours, one length"),
     }
 
 

@@ -17,6 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks.studies.process_memory import peak_bytes
+
 _LABELS = ("no", "yes")
 _WORDS = tuple(f"{first}{second}" for first in "bdfglmnprst" for second in "aeiou")
 _MAX_WORDS = 40
@@ -60,7 +62,6 @@ def write(folder: Path, rows: int) -> None:
 
 def measure(folder: Path, steps: int) -> dict[str, float]:
     """Reads the corpus, distils for ``steps`` steps, and returns the peak in MB."""
-    import resource
 
     import torch
 
@@ -88,7 +89,7 @@ def measure(folder: Path, steps: int) -> dict[str, float]:
     output = folder / "student"
     output.mkdir()
     Distill(config).run(context, output)
-    return {"peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, "steps": done[-1]}
+    return {"peak_mb": peak_bytes() / 1e6, "steps": done[-1]}
 
 
 def _teacher(folder: Path) -> Path:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ import numpy as np
 import torch
 
 from benchmarks.studies.conversion_cost import spec_of
+from benchmarks.studies.process_memory import peak_bytes
 from benchmarks.studies.systems import SYSTEMS, write_checkpoint, write_system
 from compressor.app.inputs import read_texts
 from compressor.core.artifact import Format, IOSpec
@@ -75,7 +75,7 @@ def measured(stage: Stage[Any], source: Checkpoint, folder: Path, data: TextData
     facts = stage.run(context, output)
     seconds = time.perf_counter() - started
     stage.ensures(context, output)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = peak_bytes() / 1e6
     return {"facts": facts, "seconds": round(seconds, 2), "peak_memory_mb": round(peak)}
 
 

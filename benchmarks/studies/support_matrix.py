@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
+from benchmarks.studies.process_memory import peak_bytes
 from benchmarks.studies.support_document import write_document
 from benchmarks.studies.systems import NAMES, write_checkpoint
 from compressor.app.inputs import read_texts
@@ -152,7 +153,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _one(cell: Cell, options: argparse.Namespace) -> int:
     found = measure(cell, options.work / "checkpoint", options.work, options.threads)
-    write_json(options.work / "cell.json", {**found, "peak_bytes": _peak_bytes()})
+    write_json(options.work / "cell.json", {**found, "peak_bytes": peak_bytes()})
     return 0
 
 
@@ -204,13 +205,6 @@ def _stale(cell: Cell, runs: Path) -> bool:
 def _key(cell: Cell) -> str:
     sources = [source_hash(name) for name in ("export.build", "export.exporter", "benchmarks.studies.systems")]
     return sha256_json({"cell": cell.name, "versions": versions(), "source": sources})
-
-
-def _peak_bytes() -> int:
-    """Returns the most memory this process ever held, in bytes (``getrusage`` counts in KiB on Linux)."""
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _commit() -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import resource
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import nn
 
+from benchmarks.studies.process_memory import peak_bytes
 from compressor.core.artifact import Precision
 from compressor.quantize.plan import QuantizationPlan
 from compressor.text import SentenceEncoder
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         _save(Path(name) / "albert")
         for precision in ("fp16", "int8"):
             print(_row(Path(name), precision, lengths), flush=True)
-    print(f"\npeak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.1f} GB")
+    print(f"\npeak memory {peak_bytes() / 1e9:.1f} GB")
     return 0
 
 
