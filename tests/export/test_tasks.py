@@ -20,7 +20,7 @@ from export.text_predictor import TextPredictor
 from tests.models import FAMILIES, LABELS, PAIRS, SENTENCES, TAGS, tiny_task_checkpoint, write_sentence_transformer
 
 NEW_TASKS = [task for task in TASKS if task != "text-classification"]
-LENGTHS = {"onnx": (8, 32), "tflite": (16,), "tensorrt": (8, 32)}
+LENGTHS = {"onnx": (8, 32), "tflite": (8, 16), "tensorrt": (8, 32)}
 PRECISIONS = {"onnx": ("fp32", "int8"), "tflite": ("fp32", "int8"), "tensorrt": ("fp16",)}
 ACTIVATIONS = {"multi-label-classification": "sigmoid", "regression": "identity", "sentence-embedding": "identity"}
 
