@@ -12,6 +12,7 @@ from torch import nn
 from compressor.core.artifact import Precision
 from compressor.core.errors import ParityError
 from compressor.core.schema import Record, Text
+from compressor.core.spread import spread
 from compressor.core.task import Task, is_per_token, outputs_of
 from compressor.tasks import HEADS
 from compressor.tasks.base import Outputs
@@ -86,8 +87,7 @@ class ParityCase:
 
     def first(self, count: int) -> ParityCase:
         """Returns ``count`` of the sentences, from all over the case: half leave padding, half fill the length."""
-        step = max(1, len(self.batch[ATTENTION_MASK]) // count)
-        rows = slice(0, step * count, step)
+        rows = spread(len(self.batch[ATTENTION_MASK]), count)
         batch, reference = ({n: array[rows] for n, array in side.items()} for side in (self.batch, self.reference))
         return ParityCase(self.length, batch, reference)
 

@@ -16,6 +16,7 @@ from compressor.core.checkpoint import Checkpoint
 from compressor.core.device import CPU_LADDER, DeviceProfile, LadderStep
 from compressor.core.errors import ModelError, UsageError
 from compressor.core.schema import Text
+from compressor.core.spread import spread
 from compressor.core.task import Task
 from compressor.data.batches import encode_split
 from compressor.data.dataset import Split, sampled
@@ -170,8 +171,8 @@ class ExportSource:
         if plan.sensitivities or request.selection is None or self.spec.task != "text-classification":
             return plan.sensitivities
         part = request.selection
-        step = max(1, len(part) // SENSITIVITY_SENTENCES)
-        chosen = Split(part.texts[::step][:SENSITIVITY_SENTENCES], part.labels[::step][:SENSITIVITY_SENTENCES])
+        rows = spread(len(part), SENSITIVITY_SENTENCES)
+        chosen = Split(tuple(part.texts[row] for row in rows), tuple(part.labels[row] for row in rows))
         data = encode_split(self.checkpoint, chosen, max_tokens=self.spec.max_tokens)
         with torch_threads(request.threads), _folder(request.cache) as folder:
             return analyse_cached(self.model, data, folder, self.checkpoint.hash, method=plan.method)
@@ -206,7 +207,7 @@ class ExportSource:
 
 
 def _arrived(values: dict[str, Any]) -> ExportSource:
-    return ExportSource(model=load_compressed(values["checkpoint"].path), **values)
+    return ExportSource(model=load_compressed(values["checkpoint"].path, task=values["spec"].task), **values)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from compressor.core.checkpoint import Checkpoint
 from compressor.core.device import CPU_LADDER
 from compressor.core.errors import ModelError, StageError
 from compressor.core.schema import Text
+from compressor.core.spread import spread
 from compressor.evaluation import check_reference, evaluate_checkpoint
 from compressor.families.heads import LABELLED, find_task
 from compressor.models import load_config
@@ -135,5 +136,4 @@ class ExportStage(Stage[ExportConfig]):
 
 
 def _spread(texts: Sequence[Text], count: int) -> tuple[Text, ...]:
-    """Returns up to ``count`` texts from all over a file: files are often sorted by label."""
-    return tuple(texts[:: max(1, len(texts) // count)][:count])
+    return tuple(texts[at] for at in spread(len(texts), count))

@@ -17,8 +17,10 @@ def refusal(tokenizer: dict[str, Any], io: IOSpec) -> str | None:
         io: what the model takes.
     """
     model = tokenizer["model"]
-    if model.get("type") != "WordPiece" or model.get("continuing_subword_prefix") != "##":
+    if model.get("type") != "WordPiece":
         return f"its tokenizer is {model.get('type', 'of no stated type')}, not BERT's WordPiece"
+    if model.get("continuing_subword_prefix") != "##":
+        return f"its tokenizer marks pieces within a word by '{model.get('continuing_subword_prefix')}', not by '##'"
     if (tokenizer.get("normalizer") or {}).get("type") != "BertNormalizer":
         return "its tokenizer does not clean texts as BERT does"
     if (tokenizer.get("pre_tokenizer") or {}).get("type") != "BertPreTokenizer":

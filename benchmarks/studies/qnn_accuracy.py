@@ -22,6 +22,7 @@ from benchmarks.studies.qnn_compiled import Subject, compiled, float_logits, sim
 from compressor.core.artifact import NPU_PRECISIONS, Precision
 from compressor.core.device import DeviceProfile
 from compressor.core.folders import write_json
+from compressor.core.spread import spread
 from compressor.data.dataset import sampled
 from compressor.data.reader import read_split
 from compressor.evaluation import evaluate_logits
@@ -57,7 +58,7 @@ def _row(
 ) -> dict[str, object]:
     split = sampled(read_split(data, subject.checkpoint.labels, split="test"), examples)
     train = read_split(data, subject.checkpoint.labels, split="train").texts
-    texts = train[:: max(1, len(train) // CALIBRATION_TEXTS)][:CALIBRATION_TEXTS]
+    texts = [train[at] for at in spread(len(train), CALIBRATION_TEXTS)]
     calibration = Calibration(encoder=subject.encoder, texts=texts, lengths=subject.lengths)
     made = compiled(subject, precision, calibration)
     reference = float_logits(subject, split.texts)

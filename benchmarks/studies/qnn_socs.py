@@ -20,6 +20,7 @@ from compressor.core.artifact import NPU_PRECISIONS, Precision
 from compressor.core.device import Hexagon
 from compressor.core.errors import StageError
 from compressor.core.folders import write_json
+from compressor.core.spread import spread
 from compressor.data.reader import read_sentences
 from compressor.quantize.plan import QuantizationPlan
 from devices.profiles import load_profile, profile_names
@@ -49,7 +50,7 @@ def main() -> None:
         )
         source = subject.work / "fp32" / PLAIN
         texts = read_sentences(options.calibrate)
-        texts = texts[:: max(1, len(texts) // TEXTS)][:TEXTS]
+        texts = tuple(texts[at] for at in spread(len(texts), TEXTS))
         calibration = Calibration(encoder=subject.encoder, texts=texts, lengths=options.lengths)
         graphs: dict[Precision, Path] = {"fp16": source}
         quantized: list[Precision] = [item for item in NPU_PRECISIONS if item != "fp16"]
@@ -82,10 +83,10 @@ def _row(graph: Path, work: Path, lengths: tuple[int, ...], hexagon: Hexagon, de
             return {"compiles": False, "reason": error.message[:300]}
         size = sum(path.stat().st_size for path in Path(folder).glob("model*"))
     return {
-        "compiles": made.placement.delegated == 1.0,
-        "delegated": round(made.placement.delegated, 4),
-        "contexts": made.placement.contexts,
-        "cpu_operators": made.placement.cpu_nodes,
+        "compiles": made.delegated == 1.0,
+        "delegated": round(made.delegated, 4),
+        "contexts": made.contexts,
+        "cpu_operators": made.cpu_nodes,
         "size_mb": round(size / 1e6, 2),
         "seconds": round(time.perf_counter() - start, 1),
     }

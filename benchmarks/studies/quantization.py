@@ -23,6 +23,7 @@ from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import CompressorError
 from compressor.core.folders import write_json, write_text
 from compressor.core.schema import Record
+from compressor.core.spread import spread
 from compressor.data.batches import encode_split
 from compressor.data.dataset import TextDataset
 from compressor.data.reader import DataSpec, read_dataset
@@ -192,7 +193,7 @@ class _Converted:
         self.fp32.mkdir()
         backend.convert(model, spec, self.fp32)
         texts = data.train.texts
-        chosen = texts[:: max(1, len(texts) // CALIBRATION_TEXTS)][:CALIBRATION_TEXTS]
+        chosen = [texts[at] for at in spread(len(texts), CALIBRATION_TEXTS)]
         self.calibration = Calibration(encoder=self._encoder, texts=chosen, lengths=lengths)
 
     def predictor(self, folder: Path) -> TextPredictor:

@@ -43,6 +43,11 @@ def bundle(
         if mediapipe_length is not None:
             raise UsageError("--mediapipe-length is for TFLite artifacts", remedy="leave it out")
         checked = tuple(text for text in read_texts(sentences)[0] if isinstance(text, str))
+        if not checked:
+            raise UsageError(
+                f"{sentences} holds no single text to check the bundle on; expected sentences",
+                remedy="name a file with one text a line, or leave --sentences out",
+            )
         return write_text_bundle(loaded, folder, texts=checked, force=force)
     texts: tuple[Text, ...] = () if sentences is None else tuple(read_sentences(sentences))[:MOST_VECTORS]
     return write_bundle(loaded, folder, mediapipe_length=mediapipe_length, texts=texts, force=force)

@@ -206,7 +206,8 @@ def _plan(checkpoint: Checkpoint, method: str | None, ladder: Sequence[LadderSte
     """Returns the plan a quantize stage left beside the weights, or a new one, with this call's own wishes."""
     if checkpoint.quantization is None or method in ("dynamic", "static"):
         changes["method"] = first_method(ladder) if method in (None, "mixed") else method
-    return QuantizationPlan.model_validate(checkpoint.quantization or {}).model_copy(update=changes)
+    wishes = {name: value for name, value in changes.items() if value is not None}
+    return QuantizationPlan.model_validate(checkpoint.quantization or {}).model_copy(update=wishes)
 
 
 def _stopwatch(device: str, texts: Sequence[Text]) -> Callable[[Artifact], float]:

@@ -21,15 +21,15 @@ ACTIVATION_LEVELS = 255
 """Steps of an 8-bit activation."""
 
 
-def weight_levels(bits: int) -> int:
-    """Returns the largest integer of a symmetric weight: 127 for 8 bits, 7 for 4."""
+def levels_of(bits: int) -> int:
+    """Returns the largest integer of a symmetric weight: 127 for 8 bits, 63 for 7, 7 for 4."""
     return int(2 ** (bits - 1)) - 1
 
 
 def weight_scale(weight: torch.Tensor, bits: int) -> torch.Tensor:
     """Returns the step of each row of a matrix, shape (rows, 1): the row's largest magnitude is the last level."""
     largest = weight.detach().abs().amax(dim=1, keepdim=True)
-    return torch.where(largest > 0, largest / weight_levels(bits), torch.ones_like(largest))
+    return torch.where(largest > 0, largest / levels_of(bits), torch.ones_like(largest))
 
 
 def round_weight(weight: torch.Tensor, bits: int) -> torch.Tensor:

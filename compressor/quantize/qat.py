@@ -12,6 +12,7 @@ from torch import nn
 from compressor.core.checkpoint import QUANTIZATION, Checkpoint
 from compressor.core.errors import StageError
 from compressor.core.folders import write_json
+from compressor.core.spread import spread
 from compressor.data.batches import EncodedSplit, encode_split, sorted_batches
 from compressor.distill.agreement import check_labels, check_teacher, named_teacher, same_lengths, same_vocabulary
 from compressor.distill.losses import HiddenLoss, LogitsLoss, LossConfig, check_losses, needs_of
@@ -58,6 +59,9 @@ class QATConfig(TrainSettings):
     """Most megabytes of the teacher's hidden states to keep on disk while training."""
     max_drop_points: float | None = Field(default=None, ge=0)
     """Largest fall in percentage points of an exported file against the checkpoint this stage makes; None: no limit."""
+    reduced_range: bool | None = None
+    """Train linear layers in seven bits, for ONNX on x86 CPUs without VNNI. None: in eight, which every format can
+    hold; ONNX files that are made on such a CPU round them to seven."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -71,6 +75,7 @@ class QATConfig(TrainSettings):
             method=self.method,
             policy=(Rule(pattern="*", precision=self.precision), *self.policy),
             max_drop_points=self.max_drop_points,
+            reduced_range=self.reduced_range,
             ranges=ranges or {},
         )
 
@@ -118,13 +123,13 @@ class QAT(Stage[QATConfig]):
             same_lengths(theirs, splits["train"])
             before = {name: evaluate_model(model, splits[name]) for name in ("validation", "test")}
             check_reference(before["validation"], f"the model {context.current.path}")
-            bits = {path: _BITS.get(plan.precision_of(path), 0) for path in quantizable(model)}
+            bits = _bits(model, plan)
             if config.freeze_embeddings:
                 freeze_word_embeddings(model)
             kind: RangeKind = config.ranges if config.method == "static" else "dynamic"
             quantizers = Quantizers(
                 model,
-                {path: width for path, width in bits.items() if width},
+                bits,
                 kind,
                 *self._observe(model, splits["train"]),
             )
@@ -155,10 +160,9 @@ class QAT(Stage[QATConfig]):
             plan = QuantizationPlan.model_validate(Checkpoint.open(output).quantization)
         except ValidationError as error:
             raise StageError(f"{output / QUANTIZATION} does not read back: {error}", remedy="report this") from error
-        for path, module in quantizable(model).items():
-            width = _BITS.get(plan.precision_of(path))
-            weight: Any = module.weight
-            if width and (distance := off_grid(weight.detach(), width)) > _FARTHEST:
+        for path, width in _bits(model, plan).items():
+            weight: Any = model.get_submodule(path).weight
+            if (distance := off_grid(weight.detach(), width)) > _FARTHEST:
                 raise StageError(
                     f"{path} is {distance:.3f} steps off its {width}-bit grid; expected at most {_FARTHEST}",
                     remedy="report this stage",
@@ -166,8 +170,7 @@ class QAT(Stage[QATConfig]):
 
     def _observe(self, model: nn.Module, data: EncodedSplit) -> tuple[dict[str, ActivationRange], dict[str, str]]:
         """Returns the ranges from which static training starts, and which layers read the same tensor."""
-        step = max(1, len(data) // self.config.observe_sentences)
-        chosen = list(range(0, len(data), step))[: self.config.observe_sentences]
+        chosen = spread(len(data), self.config.observe_sentences)
         model.eval()
         with observed(model) as ranges, torch.no_grad():
             for places in sorted_batches([data.lengths[index] for index in chosen], 32):
@@ -204,6 +207,16 @@ class QAT(Stage[QATConfig]):
 
     def _teacher(self, context: Context) -> Checkpoint:
         return named_teacher(self.config.teacher, context) or context.current
+
+
+def _bits(model: nn.Module, plan: QuantizationPlan) -> dict[str, int]:
+    """Returns the bits of every weight that is trained in few; tables are never multiplied, so they keep all eight."""
+    bits = {path: _BITS.get(plan.precision_of(path), 0) for path in quantizable(model)}
+    return {
+        path: 7 if width == 8 and plan.reduced_range and isinstance(model.get_submodule(path), nn.Linear) else width
+        for path, width in bits.items()
+        if width
+    }
 
 
 class _QuantizedDistillation(Distillation):

@@ -40,7 +40,8 @@ def round_adaptively(
     """Puts the weights of linear modules on their integer grid, in place, where that lowers the error of their outputs.
 
     Weights that go on the grid are written as multiples of their row's step; the row's largest weight stays, so every
-    format that takes the step from it finds the same integers. The other modules are left as they are.
+    format that takes the step from it, with as many levels, finds the same integers. The other modules are left as
+    they are.
 
     Args:
         model: a float classifier in evaluation mode.

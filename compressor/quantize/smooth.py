@@ -104,8 +104,7 @@ def pairs_of(model: nn.Module) -> tuple[Pair, ...]:
     """Returns the pairs of a model between which channels can be divided without changing what it computes."""
     adapter = adapter_for(model.config)
     pairs = []
-    for index in range(len(adapter.encoder_layers(model))):
-        layer = f"{adapter.layers}.{index}"
+    for layer in adapter.stored_layers(model):
         pairs.append(Pair(f"{layer}.{adapter.layer.value}", f"{layer}.{adapter.layer.attention_output}"))
         if str(getattr(model.config, "hidden_act", "")) == "relu":
             pairs.append(Pair(f"{layer}.{adapter.layer.intermediate}", f"{layer}.{adapter.layer.output}"))

@@ -19,13 +19,14 @@ from compressor.core.checkpoint import QUANTIZATION, Checkpoint
 from compressor.core.errors import StageError, UsageError
 from compressor.core.folders import MARKER, write_json
 from compressor.core.hashing import file_hashes
+from compressor.core.spread import spread
 from compressor.data.batches import encode_split
 from compressor.data.dataset import Split
 from compressor.evaluation import evaluate_model
 from compressor.models import load_compressed, save_checkpoint
 from compressor.quantize.fake import observed
 from compressor.quantize.inputs import Inputs, linear_modules
-from compressor.quantize.levels import weight_levels
+from compressor.quantize.levels import FULL_LEVELS, REDUCED_LEVELS
 from compressor.quantize.mixed import mixed_plan
 from compressor.quantize.observers import ObserverName
 from compressor.quantize.plan import Method, QuantizationPlan, Rule
@@ -38,7 +39,7 @@ from compressor.train.runtime import torch_threads
 PLOT = "sensitivity.svg"
 _MAX_TOKENS = 128
 _ROWS = 8
-"""Sentences in one batch."""
+"""Most sentences in one batch."""
 
 
 class QuantizeConfig(StageConfig):
@@ -48,7 +49,8 @@ class QuantizeConfig(StageConfig):
     method: Method = "dynamic"
     observer: ObserverName = "auto"
     reduced_range: bool | None = None
-    """Weights in seven bits, for x86 CPUs without VNNI; None: as the machine that exports needs it."""
+    """Weights in seven bits, for x86 CPUs without VNNI; None: as the machine that exports needs it, for ONNX alone.
+    ``smooth`` and ``rounding`` work on one grid, eight bits but for True; a file on the other grid rounds once more."""
     policy: tuple[Rule, ...] = ()
     """Precision by module path, in order; the last match wins. Empty: everything gets ``precision``."""
     quantize_embeddings: bool = True
@@ -156,18 +158,18 @@ class Quantize(Stage[QuantizeConfig]):
 
     def _batches(self, context: Context) -> list[dict[str, torch.Tensor]]:
         split = context.data.train
-        step = max(1, len(split) // self.config.calibration_sentences)
-        chosen = range(0, len(split), step)[: self.config.calibration_sentences]
+        chosen = spread(len(split), self.config.calibration_sentences)
         texts = Split(tuple(split.texts[i] for i in chosen), tuple(split.labels[i] for i in chosen))
         encoded = encode_split(context.current, texts, max_tokens=_MAX_TOKENS)
-        return [encoded.inputs(range(at, min(at + _ROWS, len(encoded)))) for at in range(0, len(encoded), _ROWS)]
+        rows = max(1, min(_ROWS, len(encoded) // 2))  # two batches at least: one to choose on, one to judge on
+        return [encoded.inputs(range(at, min(at + rows, len(encoded)))) for at in range(0, len(encoded), rows)]
 
 
 def prepare(
     model: nn.Module, batches: Sequence[Inputs], plan: QuantizationPlan, config: QuantizeConfig
 ) -> dict[str, Any]:
     """Smooths activations and rounds weights of a model in place, where that helps; returns what was decided."""
-    levels = weight_levels(plan.reduced_range)
+    levels = REDUCED_LEVELS if plan.reduced_range else FULL_LEVELS
     decisions: dict[str, Any] = {"weight_levels": levels}
     if config.smooth is not None:
         pairs = smooth(model, batches, strength=config.smooth, levels=levels)

@@ -1,8 +1,8 @@
 """Fake quantisation that can be trained through: rounding lets the gradient pass, clipping stops it.
 
-Weights are rounded to the very grid that the exporters will find again (a row's largest magnitude is its last level): a
-trained weight is stored without a further error. Ranges of activations are, as chosen, each row's own (dynamic),
-averages of what training sees (Jacob et al. 2018), or learned steps (LSQ, Esser et al. 2020).
+Weights are rounded to the very grid that the exporters will find again (a row's largest magnitude is its last level):
+in a file with as many bits a trained weight is stored without a further error. Ranges of activations are, as chosen,
+each row's own (dynamic), averages of what training sees (Jacob et al. 2018), or learned steps (LSQ, Esser et al. 2020).
 """
 
 from __future__ import annotations

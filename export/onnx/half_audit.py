@@ -19,6 +19,7 @@ from onnx_ir.passes import common
 
 from compressor.core.errors import StageError
 from compressor.core.schema import Record, Text
+from compressor.core.spread import spread
 from compressor.core.task import is_token_output
 from compressor.text import ATTENTION_MASK, INPUT_IDS, Batch
 from export.calibration import Calibration
@@ -149,7 +150,7 @@ def _peaks(model: ir.Model, keep_fp32: Callable[[ir.Node], bool], sample: Calibr
 
 def _sample(calibration: Calibration) -> Calibration:
     """A spread of the texts, and some joined until they fill the longest length."""
-    texts = list(calibration.texts[:: max(1, len(calibration) // SENTENCES)][:SENTENCES])
+    texts = [calibration.texts[at] for at in spread(len(calibration), SENTENCES)]
     words = calibration.encoder.max_tokens
     joined = [
         _join(list(islice(cycle(texts), start, start + words))) for start in range(min(LONG_SENTENCES, len(texts)))

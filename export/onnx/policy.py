@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
+from compressor.quantize.observers import Range
+from compressor.quantize.plan import QuantizationPlan
 from export.onnx.tracing import WRAPPED
 
 WEIGHT_GEMMS = frozenset({"MatMul", "Gemm", "Conv"})
@@ -48,3 +50,12 @@ def module_paths(model: ir.Model) -> frozenset[str]:
 def _is_weight(value: ir.Value | None) -> bool:
     tensor = None if value is None else value.const_value
     return tensor is not None and tensor.dtype.is_floating_point() and len(tensor.shape) >= 2
+
+
+def trained_ranges(products: Iterable[ir.Node], plan: QuantizationPlan) -> dict[str, Range]:
+    """Returns what training found for the activations that products read, by the tensor's name; see ``plan.ranges``."""
+    return {
+        str(node.inputs[0].name): Range(*plan.ranges[path].input, observer="training")
+        for node in products
+        if (path := module_path(node)) in plan.ranges and node.op_type != "Gather" and node.inputs[0] is not None
+    }

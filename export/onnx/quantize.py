@@ -14,7 +14,7 @@ from export.onnx.half import store_half
 from export.onnx.int4 import quantize_blocks
 from export.onnx.int8 import quantize_dynamic, quantize_static
 from export.onnx.passes import GemmToMatMulPass, deduplicate
-from export.onnx.policy import module_path, module_paths, weight_nodes
+from export.onnx.policy import module_path, module_paths, trained_ranges, weight_nodes
 from export.onnx.ranges import collect_ranges
 from export.onnx.saturation import METADATA_KEY
 from export.onnx.tables import quantize_tables
@@ -76,9 +76,6 @@ def _ranges(
             "like those the model will see",
             remedy="pass --calibrate FILE, or choose method dynamic",
         )
-    inputs = {node: str(node.inputs[0].name) for node in products if node.inputs[0] is not None}
-    found = collect_ranges(ir.to_proto(model), list(inputs.values()), calibration, plan.observer)
-    for node, tensor in inputs.items():
-        if (learned := plan.ranges.get(module_path(node))) is not None:
-            found[tensor] = Range(*learned.input, observer="training")
-    return found
+    inputs = [str(node.inputs[0].name) for node in products if node.inputs[0] is not None]
+    found = collect_ranges(ir.to_proto(model), inputs, calibration, plan.observer)
+    return {**found, **trained_ranges(products, plan)}

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from compressor.core.cache import cache_folder
+from compressor.core.cache import cache_folder, make_room
 from compressor.text import Batch
+
+_MAX_BYTES = 500_000_000
 
 
 def feed_key(feed: Batch) -> str:
@@ -31,6 +34,7 @@ class Answers:
 
     def __init__(self, context: str) -> None:
         self._path = cache_folder("simulated") / f"{context[:32]}.jsonl"
+        make_room(self._path.parent, _MAX_BYTES)
         self._found: dict[str, list[Any]] = {}
         if self._path.is_file():
             for line in self._path.read_text(encoding="utf-8").splitlines():
@@ -46,10 +50,11 @@ class Answers:
         return None if found is None else [np.asarray(output, dtype=np.float32) for output in found]
 
     def keep(self, feed: Batch, outputs: Sequence[np.ndarray]) -> None:
-        """Appends the outputs of one sentence; several processes may do so at a time."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        """Appends the outputs of one sentence; several processes may do so at a time. A full disk is passed over."""
         # As float64, whose shortest text reads back to the same float32.
         values = [output.astype(np.float64).tolist() for output in outputs]
         line = json.dumps({"feed": feed_key(feed), "outputs": values}) + "\n"
-        with self._path.open("a", encoding="utf-8") as stream:
-            stream.write(line)
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with self._path.open("a", encoding="utf-8") as stream:
+                stream.write(line)

@@ -106,7 +106,7 @@ class QnnBackend:
                 shutil.copyfile(file, output / file.name)
         else:
             quantize(source / PLAIN, output / PLAIN, precision, plan, calibration)
-        compiled = compile_graph(output / PLAIN, output, lengths, npu)
+        placement = compile_graph(output / PLAIN, output, lengths, npu)
         target = {
             "device": npu.device,
             "soc_model": str(npu.hexagon.soc_model),
@@ -114,7 +114,7 @@ class QnnBackend:
             **library_versions(),
         }
         write_json(output / TARGET, target)
-        write_json(output / PLACEMENT, compiled.placement.model_dump(mode="json"))
+        write_json(output / PLACEMENT, placement.model_dump(mode="json"))
 
     def finish(self, folder: Path, spec: ConversionSpec, precision: Precision) -> Mapping[str, object]:
         """Adds the instructions for a phone; returns what was placed where, for the card."""

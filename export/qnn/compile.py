@@ -7,7 +7,6 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +30,11 @@ def wrapper_name(length: int) -> str:
     return f"model_{length}.onnx"
 
 
-@dataclass(frozen=True)
-class Compiled:
-    """What a compilation left in its folder."""
-
-    placement: Placement
-    seconds: dict[int, float]
-    """Time to compile by length; what the first leaves behind speeds up the next."""
-
-
-def compile_graph(source: Path, folder: Path, lengths: Iterable[int], npu: Npu) -> Compiled:
+def compile_graph(source: Path, folder: Path, lengths: Iterable[int], npu: Npu) -> Placement:
     """Compiles ``source`` for every length into ``folder``: ``model.bin`` and ``model_<length>.onnx``.
+
+    Returns:
+        What the NPU takes of the length that it takes least of.
 
     Raises:
         StageError: the compiler refuses the graph, ends its process, or leaves every operator on the CPU.
@@ -50,11 +43,11 @@ def compile_graph(source: Path, folder: Path, lengths: Iterable[int], npu: Npu) 
         return compile_in(process, source, folder, tuple(lengths), npu)
 
 
-def compile_in(process: HexagonProcess, source: Path, folder: Path, lengths: tuple[int, ...], npu: Npu) -> Compiled:
+def compile_in(process: HexagonProcess, source: Path, folder: Path, lengths: tuple[int, ...], npu: Npu) -> Placement:
     """As :func:`compile_graph`, in a process that keeps the compiled graphs and runs them afterwards."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".compile-") as name:
         work = Path(name)
-        answer = process.ask(
+        process.ask(
             "compile", model=str(source.resolve()), folder=str(work.resolve()), lengths=lengths, dimension=DIMENSION,
             options=provider_options(npu),
         )  # fmt: skip
@@ -69,7 +62,7 @@ def compile_in(process: HexagonProcess, source: Path, folder: Path, lengths: tup
         shutil.move(binaries[0], folder / CONTEXT)
         for length in lengths:
             _write_wrapper(work / wrapper_name(length), folder / wrapper_name(length), length, npu)
-        return Compiled(placement, dict(answer["seconds"]))
+        return placement
 
 
 def check_made_for(wrapper: Path, npu: Npu | None = None) -> Npu:

@@ -28,7 +28,7 @@ class _Layer:
 
 
 def equalize_outputs(model: ir.Model, calibration: Calibration) -> frozenset[ir.Node]:
-    """Divides the weight and bias of each channel far above the median by its excess, and multiplies it back after.
+    """Where a channel is far above the median, divides the weight and bias of each above it, and multiplies back after.
 
     A few channels that an encoder's feed-forward layers write are some hundred times larger than all others
     (Bondarenko et al. 2021, https://arxiv.org/abs/2109.12948), and the NPU has one range for all channels of a product

@@ -15,7 +15,7 @@ from compressor.core.errors import StageError, UsageError
 from compressor.quantize.plan import QuantizationPlan
 from export.calibration import Calibration
 from export.onnx import files
-from export.onnx.policy import module_path, module_paths, weight_nodes
+from export.onnx.policy import module_path, module_paths, trained_ranges, weight_nodes
 from export.onnx.quiet import root_errors_only
 from export.policy import check_policy
 from export.qnn.equalize import equalize_outputs
@@ -63,6 +63,8 @@ def quantize(
     excluded = frozenset(str(node.name) for node in model.graph if node.name not in data or module_path(node) in kept)
     unmasked = _unmasked(model, observed)
     ranges = {name: clipped(item, 2**bits) for name, item in unmasked.items()}
+    trained = trained_ranges(weight_nodes(model, embeddings=False), plan)
+    ranges |= {name: (found.low, found.high) for name, found in trained.items() if name in ranges}
     wide = wide_nodes(model, unmasked, ranges, factors, excluded) if bits == 8 else frozenset()
     overrides = width_overrides(model, wide, unmasked, excluded)
     with tempfile.TemporaryDirectory() as folder:

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from compressor.core.spread import spread
 from export.calibration import Calibration
 from export.onnx import files
 from export.qnn.masks import NPU_FILL
@@ -50,7 +51,7 @@ class Histogram:
 
 
 def observe(model: ir.Model, tensors: Sequence[str], calibration: Calibration) -> dict[str, Histogram]:
-    """Runs calibration text through a float graph, each sentence at its own length, and counts values by tensor.
+    """Runs calibration text through a float graph, one sentence at a time, padded to its length bucket.
 
     Args:
         model: the float graph, with a dynamic token dimension.
@@ -143,8 +144,7 @@ def _values(
     model: ir.Model, tensors: Sequence[str], calibration: Calibration
 ) -> Iterator[Callable[[], Iterator[tuple[str, np.ndarray]]]]:
     """Hands out a function that runs SENTENCES calibration sentences and yields each tensor of each by name."""
-    step = max(1, len(calibration) // SENTENCES)
-    few = replace(calibration, texts=calibration.texts[::step][:SENTENCES])
+    few = replace(calibration, texts=[calibration.texts[at] for at in spread(len(calibration), SENTENCES)])
     feeds = [{name: array.astype(np.int32) for name, array in batch.items()} for batch in few.batches(rows=1)]
     with tempfile.TemporaryDirectory() as folder:
         session = _session(model, tensors, Path(folder) / "observed.onnx")

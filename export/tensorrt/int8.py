@@ -16,7 +16,7 @@ from compressor.quantize.plan import QuantizationPlan
 from export.calibration import Calibration
 from export.onnx.half_audit import HalfAudit, audited_half
 from export.onnx.passes import deduplicate
-from export.onnx.policy import module_path, module_paths, weight_nodes
+from export.onnx.policy import module_path, module_paths, trained_ranges, weight_nodes
 from export.onnx.ranges import collect_ranges
 from export.policy import check_policy, stored_precision
 from export.tensorrt.qdq import Product, QdqInserter, product_of
@@ -75,6 +75,7 @@ def plan_int8(model: ir.Model, plan: QuantizationPlan, calibration: Calibration)
     }
     activations = list(dict.fromkeys(product.activation for product in products.values()))
     ranges = collect_ranges(ir.to_proto(model), activations, calibration, plan.observer, symmetric=True)
+    ranges |= trained_ranges([node for node in model.graph if str(node.name) in products], plan)
     return Quantized(
         products=products,
         ranges=ranges,

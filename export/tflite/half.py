@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from compressor.core.errors import UsageError
+from compressor.core.errors import StageError
 from export.tflite.flatbuffer import WeightUse, shape_of, type_names
 
 
@@ -24,7 +24,7 @@ def store_half(model: Any, uses: Iterable[tuple[WeightUse, str]]) -> None:
         uses: operators with the path of the module whose weight they read.
 
     Raises:
-        UsageError: a weight is too large for half precision (65504).
+        StageError: a weight is too large for half precision (65504).
     """
     from ai_edge_litert import schema_py_generated as schema
 
@@ -56,7 +56,7 @@ def _to_half(data: np.ndarray, path: str) -> np.ndarray:
     wide = np.frombuffer(data.tobytes(), dtype=np.float32)
     largest = float(np.abs(wide).max())
     if not largest <= float(np.finfo(np.float16).max):
-        raise UsageError(
+        raise StageError(
             f"a weight of '{path or 'the model'}' is {largest:g}; half precision ends at 65504",
             remedy=f"keep that module in fp32: policy: [{{pattern: '{path or '*'}', precision: fp32}}]",
         )

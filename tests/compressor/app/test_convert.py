@@ -1,15 +1,19 @@
 """How ``convert`` decides lengths and what it takes from a device's profile."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
 from compressor.app import convert as conversion
 from compressor.app.convert import convert
 from compressor.core.device import DeviceProfile
+from compressor.quantize.plan import QuantizationPlan
 from compressor.text import SentenceEncoder
 from devices.profiles import DeviceAddress
 from export.buckets import buckets_for
+from export.onnx.predictor import OnnxPredictor
 
 
 @pytest.fixture
@@ -50,3 +54,16 @@ def test_int8_for_a_board_with_tensorrt_8(checkpoint_of, sentences, tmp_path, mo
     assert settings["profiles"] == [[1, 8, 16], [17, 24, 32]]
     assert [graph["oldest"] for graph in settings["graphs"]] == [[10, 0], [8, 0]]
     assert [signature.length for signature in artifact.io.signatures] == [16, 32]
+
+
+def test_wishes_of_the_checkpoints_plan_stay_unless_the_call_has_its_own(checkpoint_of, tmp_path):
+    folder = Path(shutil.copytree(checkpoint_of("bert").path, tmp_path / "planned"))
+    plan = QuantizationPlan(reduced_range=True, method="static", ranges={})
+    (folder / "quantization.json").write_text(plan.model_dump_json())
+    artifact = convert(folder, to="onnx", precision="int8", output=tmp_path / "o", method="dynamic", threads=1)
+    found = OnnxPredictor(artifact.model_path, threads=1).metadata
+    assert found["int8_weight_levels"] == "63"
+    board = convert(
+        folder, to="onnx", precision="int8", output=tmp_path / "p", method="dynamic", device="raspberry-pi-5", threads=1
+    )
+    assert OnnxPredictor(board.model_path, threads=1).metadata["int8_weight_levels"] == "127"

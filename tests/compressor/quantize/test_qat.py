@@ -81,6 +81,16 @@ def test_weights_end_on_the_exporters_grid_and_the_task_is_kept(
         assert torch.isfinite(rounded(**inputs).logits).all()
 
 
+def test_seven_bits_are_trained_where_they_are_asked_for(trained: Checkpoint, tmp_path: Path) -> None:
+    stage = QAT(QATConfig(epochs=0.2, reduced_range=True))
+    run_stage(stage, context(tmp_path, trained, data=DATA), tmp_path / "out")
+    model = load_compressed(tmp_path / "out")
+    for module in quantizable(model).values():
+        weight = module.weight.detach()  # type: ignore[union-attr, operator]
+        assert off_grid(weight, 7 if isinstance(module, nn.Linear) else 8) < 0.01  # type: ignore[arg-type]
+    assert QuantizationPlan.model_validate(Checkpoint.open(tmp_path / "out").quantization).reduced_range
+
+
 def test_weights_off_their_grid_are_noticed(trained: Checkpoint, tmp_path: Path) -> None:
     stage, where = QAT(QATConfig(epochs=0.2)), context(tmp_path, trained, data=DATA)
     run_stage(stage, where, tmp_path / "out")

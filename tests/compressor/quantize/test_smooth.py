@@ -2,13 +2,14 @@
 
 import pytest
 import torch
+from transformers import AutoModelForSequenceClassification
 
 from compressor.core.errors import StageError
 from compressor.models import load_compressed
 from compressor.quantize import smooth as module
 from compressor.quantize.smooth import Pair, pairs_of, product_error, smooth
 from tests.compressor.quantize.test_rounding import batches_of
-from tests.models import FAMILIES, tiny_checkpoint
+from tests.models import FAMILIES, tiny_checkpoint, tiny_config
 
 
 def with_outliers(checkpoint):
@@ -81,3 +82,11 @@ def test_the_measured_error_is_that_of_integers():
     values[0, 0] = 1000.0
     assert product_error(values, weight, 127) > 3 * fine
     assert product_error(torch.zeros(4, 16), weight, 127) == 0.0
+
+
+def test_every_group_of_shared_layers_has_its_pairs():
+    config = tiny_config("albert", layers=4)
+    config.num_hidden_groups = 2
+    model = AutoModelForSequenceClassification.from_config(config)
+    groups = {pair.consumer.split(".")[3] for pair in pairs_of(model) if "albert_layer_groups" in pair.consumer}
+    assert groups == {"0", "1"}

@@ -48,6 +48,16 @@ def test_smoothing_and_rounding_change_weights_and_say_what_they_kept(tmp_path: 
     assert (tmp_path / "out" / "tokenizer.json").is_file()
 
 
+@pytest.mark.parametrize(("asked", "levels"), [(None, 127), (True, 63)])
+def test_rounding_has_eight_bits_unless_seven_are_asked_for(tmp_path: Path, asked: bool | None, levels: int) -> None:
+    """Whatever CPU rounds: TFLite, TensorRT and NPUs hold eight."""
+    base = tiny_checkpoint("bert", tmp_path / "base")
+    config = QuantizeConfig(rounding="adaptive", reduced_range=asked, calibration_sentences=8)
+    run_stage(Quantize(config), context(tmp_path, base), tmp_path / "out")
+    plan = QuantizationPlan.model_validate(Checkpoint.open(tmp_path / "out").quantization)
+    assert plan.decisions["weight_levels"] == levels
+
+
 def test_rounding_is_for_int8(tmp_path: Path) -> None:
     base = tiny_checkpoint("bert", tmp_path / "base")
     stage = Quantize(QuantizeConfig(precision="int4", rounding="adaptive"))

@@ -98,3 +98,11 @@ def test_answers_that_stand_by_tokens_are_refused(tmp_path):
     (artifact,) = export_artifacts(checkpoint, request, tmp_path / "out").artifacts
     with pytest.raises(ArtifactError, match="token by token"):
         bundle(artifact.path, tmp_path / "app")
+
+
+def test_pairs_are_no_sentences_to_check_a_bundle_on(onnx_artifact, tmp_path):
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("text\ttext_pair\tlabel\na\tb\tcancel\n")
+    with pytest.raises(UsageError, match="no single text"):
+        bundle(onnx_artifact, tmp_path / "app", sentences=pairs)
+    assert not (tmp_path / "app").exists()

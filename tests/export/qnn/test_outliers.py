@@ -7,7 +7,7 @@ import torch
 
 from compressor.families import adapter_for
 from compressor.models import load_compressed
-from compressor.quantize.plan import QuantizationPlan
+from compressor.quantize.plan import ActivationRange, QuantizationPlan
 from compressor.text import SentenceEncoder
 from devices.profiles import load_profile
 from export.backend import ConversionSpec
@@ -115,3 +115,17 @@ def test_a_context_laid_out_otherwise_is_simulated_where_widths_mix(subject, tmp
     found = SimulatedPredictor(folder, LENGTHS, PLAIN).logits(batch)
     reference = OnnxPredictor(subject.plain, threads=1, fixed_batch=1).logits(batch)
     assert np.abs(found - reference).max() < 0.2 * np.abs(reference).max()
+
+
+def test_ranges_that_training_found_are_those_of_the_graph(checkpoint_of, tmp_path):
+    needs_qnn()
+    subject = Subject(checkpoint_of("bert"), tmp_path)
+    path = "bert.encoder.layer.0.intermediate.dense"
+    plan = QuantizationPlan(ranges={path: ActivationRange(input=(-1.0, 6553.5), output=(-1.0, 1.0))})
+    quantizing.quantize(subject.plain, tmp_path / "a16.onnx", "w8a16", plan, subject.calibration)
+    scales = [
+        float(node.inputs[1].const_value.numpy())
+        for node in files.load(tmp_path / "a16.onnx").graph
+        if node.op_type == "QuantizeLinear"
+    ]
+    assert max(scales) == pytest.approx(0.1, rel=0.01)

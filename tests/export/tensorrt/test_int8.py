@@ -5,7 +5,7 @@ import onnx_ir as ir
 import pytest
 
 from compressor.core.errors import UsageError
-from compressor.quantize.plan import QuantizationPlan, Rule
+from compressor.quantize.plan import ActivationRange, QuantizationPlan, Rule
 from export.onnx import files
 from export.tensorrt.backend import TensorRTBackend
 from export.tensorrt.qdq import LEVELS, quantize_weight, scale_of
@@ -112,3 +112,10 @@ def test_a_scale_never_cuts_the_largest_value_and_never_vanishes():
             scale = scale_of(largest, dtype)
             assert scale > 0
             assert float(scale) * LEVELS >= largest * (1 - 1e-7)
+
+
+def test_ranges_that_training_found_take_the_place_of_observed_ones(reduce):
+    path = "albert.encoder.albert_layer_groups.0.albert_layers.0.ffn"
+    model = reduce(INT8, ranges={path: ActivationRange(input=(-3.0, 12.7), output=(-1.0, 1.0))})
+    scales = [float(node.inputs[1].const_value.numpy()) for node in by_type(model, "QuantizeLinear")]
+    assert min(abs(scale - 0.1) for scale in scales) < 1e-3

@@ -122,5 +122,5 @@ def test_a_weight_beyond_half_precision_is_named(tmp_path):
     values[0] = 1e5
     converted.buffers[buffer].data = values.view("uint8")
     (tmp_path / "model.tflite").write_bytes(compact(converted, modules))
-    with pytest.raises(UsageError, match="'classifier' is 100000"):
+    with pytest.raises(StageError, match="'classifier' is 100000"):
         BACKEND.reduce(tmp_path, tmp_path / "out", "fp16", QuantizationPlan())
