@@ -133,8 +133,8 @@ def _answers(content: bytes, batches: Mapping[int, dict[str, torch.Tensor]]) -> 
 
     # Without its delegate the runtime makes no second copy of the weights.
     resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
-    try:
-        with quiet_native():
+    with quiet_native():
+        try:
             interpreter = Interpreter(model_content=content, experimental_op_resolver_type=resolver, num_threads=1)
             runners = map(interpreter.get_signature_runner, interpreter.get_signature_list())
             by_length = {int(run.get_input_details()[INPUT_IDS]["shape"][1]): run for run in runners}
@@ -142,8 +142,9 @@ def _answers(content: bytes, batches: Mapping[int, dict[str, torch.Tensor]]) -> 
                 length: by_length[length](**{name: values.numpy() for name, values in batch.items()})
                 for length, batch in batches.items()
             }
-    except (RuntimeError, ValueError) as error:
-        raise NotDerivableError(f"the runtime refuses it: {error}") from error
+        except (RuntimeError, ValueError) as error:
+            refused = error  # what leaves the block as an exception is logged as a failed conversion
+    raise NotDerivableError(f"the runtime refuses it: {refused}") from refused
 
 
 def _cut_to(converted: Any, graph: Any, probe: int, length: int) -> Any:
