@@ -16,7 +16,9 @@ from compressor.core.schema import Record
 from compressor.recipe import Recipe, load_recipe
 from compressor.shapes import parameters_of
 
-BYTES_PER_PARAMETER: dict[Precision, float] = {"fp32": 4, "fp16": 2, "int8": 1, "int4": 0.5}
+BYTES_PER_PARAMETER: dict[Precision, float] = {
+    "fp32": 4, "fp16": 2, "int8": 1, "int4": 0.5, "w8a16": 1, "w8a8": 1, "mixed": 1,
+}  # fmt: skip
 
 
 class StageForecast(Record):

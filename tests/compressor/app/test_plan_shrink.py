@@ -51,3 +51,14 @@ def test_a_dry_run_and_a_run_agree_to_the_parameter(recipe, tmp_path):
     assert [step["stage"] for step in history] == [
         "finetune", "prune", "share", "factorize", "distill", "distill", "trim",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("precision", ["fp16", "mixed", "w8a16", "w8a8"])
+def test_every_precision_of_an_npu_has_a_forecast_of_bytes(recipe, tmp_path, precision):
+    stages = recipe.read_text().partition("  - prune")[0]
+    export = f"  - export: {{to: [onnx-qnn], precisions: [{precision}], lengths: [16], device: snapdragon-8gen3}}\n"
+    recipe.write_text(stages + export)
+    planned = plan(recipe, tmp_path / "run")
+    (artifact,) = planned.artifacts
+    parameters = planned.stages[0].parameters
+    assert artifact.estimated_bytes == parameters * (2 if precision == "fp16" else 1)
