@@ -62,7 +62,7 @@ def export_artifacts(
     backends = [backend_for(name) for name in dict.fromkeys(request.formats)]
     for backend in backends:
         backend.require()
-    wanted = {backend: _offered(backend, request.precisions) for backend in backends}
+    wanted = {backend: offered_precisions(backend, request.precisions) for backend in backends}
     source = ExportSource.load(checkpoint, request)
     output.mkdir(parents=True, exist_ok=True)
     teller = _Teller(progress, total=sum(map(len, wanted.values())))
@@ -132,14 +132,18 @@ def _export_in_process(order: Order, send: Send) -> Made:
     return export_format(order, send)
 
 
-def _offered(backend: Backend, precisions: tuple[Precision, ...]) -> list[Precision]:
-    """Returns the requested precisions that the format has, a float file before its quantised child."""
+def offered_precisions(backend: Backend, precisions: tuple[Precision, ...]) -> list[Precision]:
+    """Returns the requested precisions that the format has, a float file before its quantised child.
+
+    Raises:
+        UsageError: it has none of them.
+    """
     every = dict.fromkeys((*PRECISIONS, *NPU_PRECISIONS))
     offered = [item for item in every if item in precisions and backend.offers(item)]
     if not offered:
         known = ", ".join(item for item in every if backend.offers(item))
         raise UsageError(
             f"{backend.format} cannot be made in {', '.join(precisions)}; expected one of {known}",
-            remedy=f"pass --precision {known.rpartition(', ')[2]}",
+            remedy="choose one of these for this format",
         )
     return offered

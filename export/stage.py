@@ -20,7 +20,7 @@ from compressor.models import load_config
 from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Context, Stage, StageConfig, register
 from export.backend import backend_for
-from export.build import export_artifacts
+from export.build import export_artifacts, offered_precisions
 from export.cache import ConversionCache
 from export.ladder import first_method
 from export.source import ExportRequest, check_lengths, texts_for
@@ -64,9 +64,10 @@ class ExportStage(Stage[ExportConfig]):
                 "ai-edge-litert", "tensorrt", "tensorrt-rtx-cu12")  # fmt: skip
 
     def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
-        """Checks packages and lengths; no stage changes how many tokens a model takes."""
+        """Checks packages, precisions and lengths; no stage changes how many tokens a model takes."""
         for name in self.config.to:
             backend_for(name).require()
+            offered_precisions(backend_for(name), self.config.precisions)
         check_lengths(self.config.lengths, load_config(teacher))
         if self.config.tensorrt is not None:
             parse_range(self.config.tensorrt)

@@ -4,6 +4,7 @@ import pytest
 
 from compressor.app.planning import plan
 from compressor.app.runs import run
+from compressor.core.errors import UsageError
 from compressor.models import load_compressed, unique_parameters
 from tests.models import keyword_split, tiny_checkpoint
 
@@ -62,3 +63,11 @@ def test_every_precision_of_an_npu_has_a_forecast_of_bytes(recipe, tmp_path, pre
     (artifact,) = planned.artifacts
     parameters = planned.stages[0].parameters
     assert artifact.estimated_bytes == parameters * (2 if precision == "fp16" else 1)
+
+
+def test_a_precision_that_a_format_never_has_is_refused_before_the_first_stage(recipe, tmp_path):
+    stages = recipe.read_text().partition("  - prune")[0]
+    recipe.write_text(f"{stages}  - export: {{to: [onnx], precisions: [w8a8], lengths: [16]}}\n")
+    with pytest.raises(UsageError, match="onnx cannot be made in w8a8; expected one of fp32, fp16, int8, int4"):
+        run(recipe, tmp_path / "run")
+    assert not (tmp_path / "run" / "checkpoints").exists()
