@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # A command loads only what it shows.
     from compressor.evaluation import Evaluation
     from compressor.tasks.answers import Answer
     from export.android.bundle import Bundle
-from export.onnx.text_bundle import TextBundle
+    from export.onnx.text_bundle import TextBundle
 
 _MOST_FLIPS = 20
 

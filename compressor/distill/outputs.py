@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 import torch
 
-from compressor import shapes
+import compressor.shapes as shapes
 from compressor.families import adapter_for
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from compressor import shapes
+import compressor.shapes as shapes
 from compressor.families import adapter_for
 from compressor.text import ATTENTION_MASK, INPUT_IDS
 from export.backend import ConversionSpec
