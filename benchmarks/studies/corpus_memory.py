@@ -62,7 +62,6 @@ def write(folder: Path, rows: int) -> None:
 
 def measure(folder: Path, steps: int) -> dict[str, float]:
     """Reads the corpus, distils for ``steps`` steps, and returns the peak in MB."""
-
     import torch
 
     from compressor.core.checkpoint import Checkpoint

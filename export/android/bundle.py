@@ -31,8 +31,8 @@ VOCABULARY = "vocab.txt"
 _MEDIAPIPE = "mediapipe"
 
 
-class Bundle(Record):
-    """``bundle.json``: where a bundle came from and what is in it."""
+class BundleOrigin(Record):
+    """Where a bundle came from: how every ``bundle.json`` begins."""
 
     schema_version: int = 1
     name: str
@@ -41,6 +41,11 @@ class Bundle(Record):
     checkpoint: str
     precision: str
     model_file: str
+
+
+class Bundle(BundleOrigin):
+    """``bundle.json`` of a TFLite artifact: where it came from and what is in it."""
+
     lengths: tuple[int, ...]
     mediapipe_file: str | None
     mediapipe_length: int | None

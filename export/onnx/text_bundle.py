@@ -15,11 +15,10 @@ from compressor.core.artifact import CARD, LABELS, Artifact
 from compressor.core.errors import ArtifactError, StageError
 from compressor.core.folders import new_folder, write_json, write_text
 from compressor.core.hashing import file_hashes
-from compressor.core.schema import Record
 from compressor.core.task import is_per_token
 from compressor.text import SentenceEncoder
 from export import wordpiece
-from export.android.bundle import BUNDLE, TOKENIZER
+from export.android.bundle import BUNDLE, TOKENIZER, BundleOrigin
 from export.android.tokenization import PROBES
 from export.backend import require_package
 from export.onnx import files as onnx_files
@@ -30,16 +29,9 @@ MOST_OTHERS = 0.01
 """Largest share of sentences that may be cut into other tokens than in training."""
 
 
-class TextBundle(Record):
+class TextBundle(BundleOrigin):
     """``bundle.json`` of a model that takes text."""
 
-    schema_version: int = 1
-    name: str
-    artifact: str
-    """Hash of the artifact, over all its files."""
-    checkpoint: str
-    precision: str
-    model_file: str
     max_tokens: int
     checked_texts: int
     """Sentences that were run through the file and through the artifact with its own tokenizer."""
@@ -82,7 +74,8 @@ def write_text_bundle(artifact: Artifact, output: Path, *, texts: Sequence[str],
         take_text(graph, io.signatures[0], tokenizer, max_tokens=io.max_tokens)
         onnx_files.save(graph, folder / manifest.model_file)
         shutil.copyfile(artifact.path / LABELS, folder / LABELS)
-        others = tuple(_other_answers(artifact, folder / manifest.model_file, texts))
+        differing = set(_other_answers(artifact, folder / manifest.model_file, (*texts, *PROBES)))
+        others = tuple(text for text in texts if text in differing)
         if len(others) > MOST_OTHERS * len(texts):
             raise StageError(
                 f"the operator cuts {len(others)} of {len(texts)} sentences into other tokens than the tokenizer does, "
@@ -93,7 +86,7 @@ def write_text_bundle(artifact: Artifact, output: Path, *, texts: Sequence[str],
             name=manifest.source["name"], artifact=artifact.hash, checkpoint=manifest.source["checkpoint"],
             precision=manifest.precision, model_file=manifest.model_file, max_tokens=io.max_tokens,
             checked_texts=len(texts), other_answers=others,
-            other_probes=tuple(_other_answers(artifact, folder / manifest.model_file, PROBES)), files={},
+            other_probes=tuple(text for text in PROBES if text in differing), files={},
         )  # fmt: skip
         write_text(folder / CARD, _card(artifact, bundle))
         bundle = bundle.model_copy(update={"files": file_hashes(folder)})
