@@ -63,20 +63,21 @@ def measure(model: Path, graph: Path, texts: Path, count: int, observer: str) ->
     """Observes every matrix product's input on ``count`` sentences; returns seconds and the peak in MB."""
     import time
 
-    import onnx
-
     from compressor.text import SentenceEncoder
     from export.calibration import Calibration
+    from export.onnx import files
     from export.onnx.ranges import observe
 
     lines = [line.split("\t")[0] for line in texts.read_text(encoding="utf-8").splitlines() if line.strip()]
     encoder = SentenceEncoder.load(model, max_tokens=LENGTHS[-1])
-    proto = onnx.load(graph / "model.onnx")
-    tensors = [node.input[0] for node in proto.graph.node if node.op_type == "MatMul"]
+    loaded = files.load(graph / "model.onnx")
+    tensors = [
+        str(node.inputs[0].name) for node in loaded.graph if node.op_type == "MatMul" and node.inputs[0] is not None
+    ]
 
     calibration = Calibration(encoder=encoder, texts=tuple(islice(cycle(lines), count)), lengths=LENGTHS)
     started = time.perf_counter()
-    observe(proto, tensors, calibration, observer)  # type: ignore[arg-type]
+    observe(loaded, tensors, calibration, observer)  # type: ignore[arg-type]
     peak = peak_bytes() / 1e6
     return {"peak_mb": peak, "seconds": time.perf_counter() - started}
 

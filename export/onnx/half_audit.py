@@ -98,20 +98,28 @@ def emulated(model: ir.Model) -> ir.Model:
     Args:
         model: a strongly typed FP16 graph, from :func:`export.onnx.half.to_half`.
     """
-    copy = ir.serde.deserialize_model(ir.to_proto(model))
-    halved = [v for v in copy.graph.initializers.values() if v.dtype is ir.DataType.FLOAT16 and v.const_value]
-    for value in halved:
-        if value.const_value is not None:
-            value.const_value = ir.tensor(value.const_value.numpy().astype(np.float32), name=value.name)
-            value.dtype = ir.DataType.FLOAT
+    copy = model.clone()  # its types and tensors are the model's own: replaced, never changed
+    for value in copy.graph.initializers.values():
+        if value.dtype is ir.DataType.FLOAT16 and value.const_value is not None:
+            value.const_value = _in_full(value.const_value)
+            value.type = ir.TensorType(ir.DataType.FLOAT)
     for node in list(copy.graph):
         if node.op_type == "Cast" and node.attributes.get_int("to", 0) == int(ir.DataType.FLOAT16):
             node.attributes["to"] = ir.AttrInt64("to", int(ir.DataType.FLOAT))
         for value in node.outputs:
             if value.dtype is ir.DataType.FLOAT16:
-                value.dtype = ir.DataType.FLOAT
+                value.type = ir.TensorType(ir.DataType.FLOAT)
                 _round(copy.graph, node, value)
     return copy
+
+
+def _in_full(tensor: ir.TensorProtocol) -> ir.LazyTensor:
+    """Returns a half-precision tensor in FP32, made when it is read: all weights together would be a second model."""
+
+    def load() -> ir.TensorProtocol:
+        return ir.tensor(tensor.numpy().astype(np.float32), name=tensor.name)
+
+    return ir.LazyTensor(load, dtype=ir.DataType.FLOAT, shape=ir.Shape(tensor.shape.numpy()), name=tensor.name)
 
 
 def _round(graph: ir.Graph, node: ir.Node, value: ir.Value) -> None:
@@ -132,7 +140,7 @@ def _peaks(model: ir.Model, keep_fp32: Callable[[ir.Node], bool], sample: Calibr
     around = {node: [v for v in (*node.inputs, *node.outputs) if is_float(v) and v is not None] for node in meant}
     computed = sorted({str(v.name) for values in around.values() for v in values if v.producer() is not None})
     largest: dict[str, float] = defaultdict(float)
-    for extremes in run_watched(ir.to_proto(model), computed, sample, extremes=True, padded=True):
+    for extremes in run_watched(model, computed, sample, extremes=True, padded=True):
         for name, pair in extremes.items():
             largest[name] = max(largest[name], float(np.abs(pair).max()))
     for value in model.graph.initializers.values():
@@ -172,7 +180,7 @@ def _batches(sample: Calibration, names: list[str]) -> Iterator[Batch]:
 
 def _outputs(model: ir.Model, sample: Calibration) -> dict[str, np.ndarray]:
     """Runs a graph as it is written, no node fused or left out; returns its outputs, of real tokens only."""
-    session = session_of(ir.to_proto(model), optimize=False)
+    session = session_of(model, optimize=False)
     types = {item.name: np.int32 if item.type == "tensor(int32)" else np.int64 for item in session.get_inputs()}
     found: dict[str, list[np.ndarray]] = {item.name: [] for item in session.get_outputs()}
     for batch in _batches(sample, list(types)):

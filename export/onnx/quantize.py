@@ -77,5 +77,5 @@ def _ranges(
             remedy="pass --calibrate FILE, or choose method dynamic",
         )
     inputs = [str(node.inputs[0].name) for node in products if node.inputs[0] is not None]
-    found = collect_ranges(ir.to_proto(model), inputs, calibration, plan.observer)
+    found = collect_ranges(model, inputs, calibration, plan.observer)
     return {**found, **trained_ranges(products, plan)}

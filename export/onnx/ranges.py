@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
+import onnx_ir as ir
 
 from compressor.core.errors import DataError, StageError, UsageError
 from compressor.quantize.observers import Observer, ObserverName, Range, make_observer
 from compressor.text import ATTENTION_MASK, INPUT_IDS, Batch
 from export.calibration import Calibration
-from export.onnx.files import MAX_EMBEDDED_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +30,7 @@ _LOW, _HIGH = "/observed_low", "/observed_high"
 
 
 def collect_ranges(
-    model: onnx.ModelProto,
+    model: ir.Model,
     tensors: Sequence[str],
     calibration: Calibration,
     observer: ObserverName = "minmax",
@@ -59,7 +58,7 @@ def collect_ranges(
 
 
 def observe(
-    model: onnx.ModelProto, tensors: Sequence[str], calibration: Calibration, observer: ObserverName
+    model: ir.Model, tensors: Sequence[str], calibration: Calibration, observer: ObserverName
 ) -> dict[str, Observer]:
     """Returns one observer a tensor, after all calibration sentences; arguments and errors as `collect_ranges`."""
     observers = {name: make_observer(observer) for name in dict.fromkeys(tensors)}
@@ -75,7 +74,7 @@ def observe(
 
 
 def run_watched(
-    model: onnx.ModelProto,
+    model: ir.Model,
     tensors: Sequence[str],
     calibration: Calibration,
     *,
@@ -109,28 +108,30 @@ def run_watched(
         yield values
 
 
-def _watching_session(model: onnx.ModelProto, tensors: Sequence[str], *, extremes: bool) -> Any:
+def _watching_session(model: ir.Model, tensors: Sequence[str], *, extremes: bool) -> Any:
     """A session of ``model`` that returns ``tensors`` (or their extremes) as well; the model is left as it was."""
-    graph = model.graph
-    nodes, outputs, known = len(graph.node), len(graph.output), {item.name for item in graph.output}
-    try:
-        for name in tensors:
-            if extremes:
-                for operator, end in (("ReduceMin", _LOW), ("ReduceMax", _HIGH)):
-                    graph.node.append(onnx.helper.make_node(operator, [name], [name + end], keepdims=0))
-                    graph.output.append(onnx.helper.make_tensor_value_info(name + end, onnx.TensorProto.FLOAT, []))
-            elif name not in known:
-                graph.output.append(onnx.ValueInfoProto(name=name))
-        return session_of(model)
-    finally:
-        del graph.node[nodes:], graph.output[outputs:]
+    copy = model.clone()
+    graph = copy.graph
+    values = {str(value.name): value for node in graph for value in node.outputs}
+    for name in tensors:
+        if not extremes:
+            if values[name] not in graph.outputs:
+                graph.outputs.append(values[name])
+            continue
+        for operator, end in (("ReduceMin", _LOW), ("ReduceMax", _HIGH)):
+            reduced = ir.node(operator, [values[name]], {"keepdims": 0}, name=name + end)
+            reduced.outputs[0].name = name + end
+            reduced.outputs[0].type, reduced.outputs[0].shape = ir.TensorType(ir.DataType.FLOAT), ir.Shape([])
+            graph.append(reduced)
+            graph.outputs.append(reduced.outputs[0])
+    return session_of(copy)
 
 
-def session_of(model: onnx.ModelProto, *, optimize: bool = True) -> Any:
+def session_of(model: ir.Model, *, optimize: bool = True) -> Any:
     """Returns a one-thread session of a model in memory; the arena is off, so memory goes back after each run.
 
     Args:
-        model: the graph; weights of any size.
+        model: the graph; weights of any size. They go to a file of their own, which ONNX Runtime maps, not copies.
         optimize: whether ONNX Runtime may fuse and leave out nodes.
     """
     import onnxruntime as ort
@@ -142,12 +143,9 @@ def session_of(model: onnx.ModelProto, *, optimize: bool = True) -> Any:
     options.enable_mem_pattern = False
     if not optimize:
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # a mapped file may not be deletable yet
         path = Path(folder) / "model.onnx"
-        large = model.ByteSize() > MAX_EMBEDDED_BYTES
-        onnx.save(model, str(path), save_as_external_data=large, location="model.data" if large else None)
-        if large:  # saving moved the weights out of the model
-            onnx.load_external_data_for_model(model, folder)
+        ir.save(model, path, external_data="model.data")
         return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 

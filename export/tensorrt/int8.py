@@ -74,7 +74,7 @@ def plan_int8(model: ir.Model, plan: QuantizationPlan, calibration: Calibration)
         if node.op_type == "Gather" and planned.get(str(node.name)) == "int8" and _is_matrix(node.inputs[0])
     }
     activations = list(dict.fromkeys(product.activation for product in products.values()))
-    ranges = collect_ranges(ir.to_proto(model), activations, calibration, plan.observer, symmetric=True)
+    ranges = collect_ranges(model, activations, calibration, plan.observer, symmetric=True)
     ranges |= trained_ranges([node for node in model.graph if str(node.name) in products], plan)
     return Quantized(
         products=products,

@@ -36,9 +36,8 @@ def hot_positions(bert):
 
 
 def half_logits(model, source, texts):
-    import onnx_ir as ir
 
-    session = session_of(ir.to_proto(emulated(model)), optimize=False)
+    session = session_of(emulated(model), optimize=False)
     encoder = source.calibration().encoder
     return np.concatenate([session.run(None, encoder.pad(encoder.encode([text])))[0] for text in texts])
 

@@ -19,9 +19,8 @@ from tests.models import tiny_checkpoint
 
 
 def run(model, **feed):
-    import onnx_ir as ir
 
-    return session_of(ir.to_proto(model), optimize=False).run(None, feed)[0]
+    return session_of(model, optimize=False).run(None, feed)[0]
 
 
 def test_emulation_rounds_and_overflows_as_half_does():

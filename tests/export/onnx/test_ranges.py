@@ -3,12 +3,13 @@
 import logging
 
 import numpy as np
-import onnx
+import onnx_ir as ir
 import pytest
 import torch
 
 from compressor.core.errors import DataError, StageError, UsageError
 from compressor.quantize.observers import OBSERVERS
+from export.onnx import files
 from export.onnx.backend import OnnxBackend
 from export.onnx.ranges import collect_ranges
 from tests.export.onnx.helpers import Source
@@ -20,20 +21,29 @@ def source(checkpoint_of):
     return Source(checkpoint_of("bert"))
 
 
-@pytest.fixture
-def graph(graph_bytes):
-    return onnx.load_from_string(graph_bytes)
-
-
 @pytest.fixture(scope="module")
-def graph_bytes(source, tmp_path_factory):
+def folder(source, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fp32")
     OnnxBackend().convert(source.model, source.spec, folder)
-    return (folder / "model.onnx").read_bytes()
+    return folder
+
+
+@pytest.fixture
+def graph(folder):
+    return files.load(folder / "model.onnx")
 
 
 def names_of(graph, part, operator="MatMul"):
-    return [node.input[0] for node in graph.graph.node if part in node.name and node.op_type == operator]
+    return [node.inputs[0].name for node in graph.graph if part in node.name and node.op_type == operator]
+
+
+def outputs_of(graph, *operators):
+    return [node.outputs[0].name for node in graph.graph if node.op_type in operators]
+
+
+def change_weight(graph, part, change):
+    value = next(v for v in graph.graph.initializers.values() if part in v.name)
+    value.const_value = ir.tensor(change(value.const_value.numpy()), name=value.name)
 
 
 @pytest.mark.parametrize("name", OBSERVERS)
@@ -46,16 +56,16 @@ def test_ranges_are_those_that_pytorch_sees_without_padding(source, graph, name)
             source.model(input_ids=torch.tensor([item.ids]))
     hook.remove()
     values = torch.cat([item.flatten() for item in seen]).numpy()
-    before = graph.SerializeToString()
+    before = ir.to_proto(graph).SerializeToString()
     found = collect_ranges(graph, [tensor, tensor], source.calibration(), name)[tensor]
-    assert graph.SerializeToString() == before
+    assert ir.to_proto(graph).SerializeToString() == before
     if name == "minmax":
         assert (found.low, found.high) == pytest.approx((values.min(), values.max()), rel=1e-4)
     assert values.min() - 1e-4 <= found.low < 0 < found.high <= values.max() + 1e-4
 
 
 def test_reducing_in_the_graph_and_watching_whole_tensors_agree(source, graph):
-    tensors = [node.output[0] for node in graph.graph.node if node.op_type in ("MatMul", "LayerNormalization")]
+    tensors = outputs_of(graph, "MatMul", "LayerNormalization")
     inside = collect_ranges(graph, tensors, source.calibration(), "minmax")
     outside = collect_ranges(graph, tensors, source.calibration(), "percentile")
     for name in tensors:
@@ -63,12 +73,12 @@ def test_reducing_in_the_graph_and_watching_whole_tensors_agree(source, graph):
 
 
 def test_a_graph_of_fixed_length_gets_padded_sentences(source, graph):
-    for item in graph.graph.input:
-        item.type.tensor_type.shape.dim[1].dim_value = 48
+    for item in graph.graph.inputs:
+        item.shape = ir.Shape([item.shape[0], 48])
     (tensor, *_) = names_of(graph, "layer.0/attention/self/query")
     assert collect_ranges(graph, [tensor], source.calibration())[tensor].high > 0
-    for item in graph.graph.input:
-        item.type.tensor_type.shape.dim[1].dim_value = 6
+    for item in graph.graph.inputs:
+        item.shape = ir.Shape([item.shape[0], 6])
     with pytest.raises(UsageError, match="takes exactly 6"):
         collect_ranges(graph, [tensor], source.calibration())
 
@@ -77,18 +87,14 @@ def test_no_text_and_ids_beyond_the_vocabulary_are_named(source, graph):
     (tensor, *_) = names_of(graph, "layer.0/attention/self/query")
     with pytest.raises(UsageError, match="no calibration text"):
         collect_ranges(graph, [tensor], source.calibration(()))
-    table = next(item for item in graph.graph.initializer if "word_embeddings" in item.name)
-    rows = onnx.numpy_helper.to_array(table)[:20]
-    table.CopyFrom(onnx.numpy_helper.from_array(rows.copy(), table.name))
+    change_weight(graph, "word_embeddings", lambda table: table[:20].copy())
     with pytest.raises(DataError, match="expected ids of this model's own vocabulary"):
         collect_ranges(graph, [tensor], source.calibration())
 
 
 def test_a_model_that_is_not_finite_is_refused(source, graph):
-    weight = next(item for item in graph.graph.initializer if "query.weight" in item.name)
-    array = np.full(tuple(weight.dims), np.nan, np.float32)
-    weight.CopyFrom(onnx.numpy_helper.from_array(array, weight.name))
-    tensors = [node.output[0] for node in graph.graph.node if node.op_type == "MatMul"]
+    change_weight(graph, "query.weight", lambda weight: np.full_like(weight, np.nan))
+    tensors = outputs_of(graph, "MatMul")
     for observer in ("minmax", "mse"):
         with pytest.raises(StageError, match="NaN or infinity"):
             collect_ranges(graph, tensors, source.calibration(), observer)
