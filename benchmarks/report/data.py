@@ -40,6 +40,8 @@ class LatencyRow(Record):
     """Tokenisation included."""
     by_length: dict[int, float] = Field(default_factory=dict)
     """Length to p50."""
+    invalid_reason: str | None = None
+    """Why the times are not the model's own; None where they are."""
 
 
 class BaselineRow(LatencyRow):
@@ -68,6 +70,22 @@ class ArtifactRow(LatencyRow):
     note: str = ""
 
 
+class SpeedUp(Record):
+    """A baseline's median time over an artifact's."""
+
+    artifact: str
+    baseline: str
+    ratio: float
+    low: float
+    high: float
+    """Bounds at 95 % confidence."""
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether one of them is surely the faster."""
+        return self.low > 1 or self.high < 1
+
+
 class ReportData(Record):
     """Everything a report says."""
 
@@ -84,6 +102,8 @@ class ReportData(Record):
     stages: tuple[StageRow, ...] = ()
     baselines: tuple[BaselineRow, ...] = ()
     artifacts: tuple[ArtifactRow, ...] = ()
+    speed_ups: tuple[SpeedUp, ...] = ()
+    """Of every artifact against every baseline, where enough processes were measured for an interval."""
     verdict: Outcome | None = None
     checks: tuple[Check, ...] = ()
     trends: tuple[Series, ...] = ()
@@ -93,17 +113,6 @@ class ReportData(Record):
     not_run: tuple[str, ...] = ("phones", "Jetsons")
     """Kinds of device that artifacts were made for and nothing was run on."""
     notes: tuple[str, ...] = ()
-
-
-class Headline(Record):
-    """The best artifact beside the first baseline."""
-
-    artifact: str
-    baseline: str
-    speed_up: float
-    smaller: float | None
-    points: float | None
-    """Percentage points of accuracy gained (negative: lost)."""
 
 
 def history_report(trends: tuple[Series, ...], *, created: str) -> ReportData:
@@ -120,25 +129,6 @@ def history_report(trends: tuple[Series, ...], *, created: str) -> ReportData:
         threads=trends[0].threads if trends else 1,
         trends=trends,
         not_run=(),
-    )
-
-
-def headline(data: ReportData) -> Headline | None:
-    """Compares the fastest measured artifact that was not rejected with the first measured baseline."""
-    baseline = next((row for row in data.baselines if row.p50_ms), None)
-    usable = [row for row in data.artifacts if row.p50_ms and row.status not in ("rejected", "over_budget", "failed")]
-    if baseline is None or not usable:
-        return None
-    best = min(usable, key=lambda row: row.p50_ms or 0.0)
-    points = None
-    if best.accuracy is not None and baseline.accuracy is not None:
-        points = 100 * (best.accuracy - baseline.accuracy)
-    return Headline(
-        artifact=best.name,
-        baseline=baseline.name,
-        speed_up=(baseline.p50_ms or 0.0) / (best.p50_ms or 1.0),
-        smaller=baseline.size_mb / best.size_mb if baseline.size_mb else None,
-        points=points,
     )
 
 

@@ -49,6 +49,16 @@ def duration(seconds: float) -> str:
     return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
 
 
+def smaller(value: float) -> str:
+    """Returns how a size compares: another size over it, as times smaller or larger."""
+    return f"{number(value)} times smaller" if value >= 1 else f"{number(1 / value)} times larger"
+
+
+def interval(low: float, high: float) -> str:
+    """Returns the bounds of a figure, at the confidence that all of a report's intervals have."""
+    return f"95 % interval {number(low)} to {number(high)}"
+
+
 def outcome(value: str) -> str:
     """Returns an outcome or status in words."""
     return value.replace("_", " ")

@@ -33,7 +33,9 @@ def mb(size_bytes: int) -> str:
 
 
 def run(outcome: RunOutcome) -> None:
-    """The table of a run: stage by stage, then artifact by artifact, then the verdict."""
+    """The table of a run: stage by stage, then artifact by artifact, what is fastest, then the verdict."""
+    from benchmarks.report.headline import headline_lines
+
     report = outcome.report
     console.table(
         ("stage", ">parameters", ">MB", ">accuracy %", ">seconds", "status"),
@@ -59,6 +61,8 @@ def run(outcome: RunOutcome) -> None:
         ],
     )  # fmt: skip
     console.stdout.print()
+    for line in headline_lines(report):
+        console.stdout.print(line)
     if outcome.verdict is not None:
         verdict(outcome.verdict)
     console.stdout.print(f"report: {outcome.folder / 'report.html'}")

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.report import ArtifactRow, BaselineRow, ReportData, write_report
-from benchmarks.report.data import headline
+from benchmarks.report import ReportData, write_report
 from benchmarks.report.plots import _thinned
 from benchmarks.report.text import count, drop, duration, number, percent, points, small
 from tests.benchmarks.report_data import sample_report
@@ -125,21 +124,6 @@ def test_an_almost_empty_report_is_written_too(tmp_path: Path) -> None:
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Nothing yet" in html
     assert "<svg" not in html
-
-
-def test_the_headline_ignores_rejected_and_unmeasured_artifacts() -> None:
-    common = {"format": "onnx", "precision": "int8", "compute_precision": "int8", "size_mb": 10.0}
-    rows = (
-        ArtifactRow(name="fast-but-rejected", p50_ms=0.5, status="rejected", **common),
-        ArtifactRow(name="unmeasured", **common),
-        ArtifactRow(name="good", p50_ms=2.0, accuracy=0.9, **common),
-    )
-    baseline = BaselineRow(name="teacher", runtime="torch", p50_ms=20.0, size_mb=90.0, accuracy=0.92)
-    best = headline(ReportData(title="t", created="c", artifacts=rows, baselines=(baseline,)))
-    assert best is not None
-    assert (best.artifact, best.speed_up, best.smaller) == ("good", 10.0, 9.0)
-    assert best.points == pytest.approx(-2.0)
-    assert headline(ReportData(title="t", created="c", artifacts=rows)) is None
 
 
 def test_figures_are_written_to_be_read() -> None:
