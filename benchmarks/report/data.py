@@ -10,6 +10,9 @@ from benchmarks.trend import Series
 from compressor.core.artifact import Format, Precision
 from compressor.core.schema import Record
 from compressor.core.verdict import Check, Outcome
+from compressor.core.wording import reading, threads
+
+_HOST = "host@"
 
 
 class StageRow(Record):
@@ -132,12 +135,25 @@ def history_report(trends: tuple[Series, ...], *, created: str) -> ReportData:
     )
 
 
+def facts(data: ReportData) -> tuple[dict[str, str], ...]:
+    """Returns {name: value} of the machine and of the versions, for people; of both, what is known."""
+    machine = dict(reading(name, value) for name, value in data.machine.items())
+    return tuple(filter(None, (machine, data.versions)))
+
+
 def caveats(data: ReportData) -> tuple[str, ...]:
     """Returns what has to be said beside the numbers, whoever reads them."""
-    lines = [
-        f"Times were measured on {data.device} with {data.threads} thread{'s' if data.threads != 1 else ''}, per "
-        "sentence at its own length. They hold for this machine only and are no estimate of a phone's or a Jetson's."
-    ]
+    if data.device.startswith(_HOST) and "," not in data.device:
+        where = "They hold for this machine only and are no estimate of a phone's or a Jetson's."
+    else:
+        where = "They hold for what they were measured on and for no other device."
+    measured = f"Times were measured on {data.device} with {threads(data.threads)}, per sentence at its own length"
+    padded = (
+        ""
+        if not any("padded" in row.name for row in data.baselines)
+        else " (a padded baseline at the length in its name)"
+    )
+    lines = [f"{measured}{padded}. {where}"]
     if data.not_run:
         lines.append(f"Not run on hardware: {', '.join(data.not_run)}.")
     return (*lines, *data.notes)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.report.data import LatencyRow, ReportData, caveats
+from benchmarks.report.data import LatencyRow, ReportData, caveats, facts
 from benchmarks.report.headline import headline_lines
-from benchmarks.report.text import count, drop, duration, number, outcome, percent, small
+from benchmarks.report.text import count, drop, duration, moment, number, outcome, percent, small
 
 
 def report_markdown(data: ReportData) -> str:
     """Returns the whole report."""
-    lines = [f"# {data.title}", ""]
+    runs = f"{data.runs} timed runs each" if data.runs else ""
+    recipe = data.recipe if data.recipe != data.title else ""
+    lines = [f"# {data.title}", "", " · ".join(filter(None, (moment(data.created), recipe, data.device, runs))), ""]
     if data.verdict is not None:
         lines += [f"Verdict: **{outcome(data.verdict)}**", ""]
     for line in headline_lines(data):
@@ -27,8 +29,9 @@ def report_markdown(data: ReportData) -> str:
         lines += ["", "## History", "", *_trends(data)]
     if data.stages:
         lines += ["", "## Stages", "", *_stages(data)]
-    lines += ["", "## Machine and versions", ""]
-    lines += [f"- {name}: {value}" for name, value in (*data.machine.items(), *data.versions.items())]
+    if known := facts(data):
+        lines += ["", "## Machine and versions", ""]
+        lines += [f"- {name}: {value}" for part in known for name, value in part.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -118,6 +121,7 @@ def _trends(data: ReportData) -> list[str]:
         [
             series.subject,
             series.device,
+            series.setting,
             str(len(series.entries)),
             number(series.entries[0].p95_ms),
             number(series.entries[-1].p95_ms),
@@ -126,7 +130,9 @@ def _trends(data: ReportData) -> list[str]:
         for series in data.trends
     ]
     return _table(
-        ["artifact", "device", "measurements", "first p95 ms", "last p95 ms", "changes"], rows, left={0, 1, 5}
+        ["artifact", "device", "measured with", "measurements", "first p95 ms", "last p95 ms", "changes"],
+        rows,
+        left={0, 1, 2, 6},
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 NONE = "-"
 
 
@@ -57,6 +59,15 @@ def smaller(value: float) -> str:
 def interval(low: float, high: float) -> str:
     """Returns the bounds of a figure, at the confidence that all of a report's intervals have."""
     return f"95 % interval {number(low)} to {number(high)}"
+
+
+def moment(value: str) -> str:
+    """Returns a time in ISO 8601 to the minute, in UTC; anything else as it is."""
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        return value
+    return value if found.tzinfo is None else f"{found.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def outcome(value: str) -> str:

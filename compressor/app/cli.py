@@ -338,7 +338,7 @@ def evaluate(
 def predict(
     path: Annotated[str, typer.Argument(help="Artifact or model folder.")],
     texts: Annotated[
-        list[str], typer.Argument(metavar="{text}...", help="One or more texts (of pairs, the first; questions).")
+        list[str], typer.Argument(metavar="text", help="One or more texts (of pairs, the first; questions).")
     ],
     pair: Annotated[
         list[str] | None,

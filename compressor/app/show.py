@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from compressor.app import console
-from compressor.app.wording import paragraphs, plain, reading, step, threads, words
+from compressor.core.wording import paragraphs, plain, reading, step, threads, words
 
 if TYPE_CHECKING:  # A command loads only what it shows.
     from benchmarks.statistics import LatencySummary
@@ -181,15 +181,20 @@ def written(made: dict[str, str]) -> None:
 
 def history(found: Sequence[Series]) -> None:
     """Each series with its measurements and where its level changed."""
-    for series in found:
+    from benchmarks.report.text import moment
+
+    for number, series in enumerate(found):
+        if number:
+            console.stdout.print()
         console.table(
             ("recorded", "revision", ">p50 ms", ">p95 ms", ">runs", "verdict"),
             [
-                (entry.recorded, entry.commit_id[:10], _ms(entry.p50_ms), _ms(entry.p95_ms), entry.runs, entry.verdict)
+                (moment(entry.recorded), entry.commit_id[:10] or None, _ms(entry.p50_ms), _ms(entry.p95_ms), entry.runs,
+                 words(entry.verdict or "") or None)
                 for entry in series.entries
             ],
-            title=f"{series.name}, {series.runtime}, {threads(series.threads)}",
-        )
+            title=f"{series.name}, {series.setting}",
+        )  # fmt: skip
         for change in series.changes:
             console.stdout.print(f"changed {change.text}")
     if not found:

@@ -3,12 +3,14 @@ import io
 import pytest
 from rich.console import Console
 
+from benchmarks.trend import series_of
 from compressor.app import console, show
 from compressor.app.inspection import Inspection
 from compressor.app.judge import Comparison
 from compressor.core.verdict import Check, Verdict
 from export.tflite.delegates import DelegateReport, Refusal
 from tests.benchmarks.report_data import sample_report
+from tests.benchmarks.test_history import entries
 
 
 @pytest.fixture
@@ -115,3 +117,12 @@ def test_a_run_on_a_terminal_names_the_metric_and_the_fastest_baseline(shown_at,
     assert "macro F1 %" in words
     assert "tflite-int8 is 3.33 times faster at the median than teacher-onnx-int8, the fastest baseline" in words
     assert "not run on hardware" in words
+
+
+def test_a_history_is_told_in_words(shown_at):
+    (series,) = series_of(entries([1.0]))
+    entry = series.entries[0].model_copy(update={"verdict": "over_budget", "commit_id": ""})
+    text = shown_at(80, show.history, [series.model_copy(update={"entries": (entry,)})])
+    assert "2026-01-01 00:00 UTC" in text
+    assert "over budget" in text
+    assert "onnxruntime 0.0, 1 thread, test" in text

@@ -1,6 +1,6 @@
 import pytest
 
-from compressor.app.wording import paragraphs, plain, reading, step, threads
+from compressor.core.wording import paragraphs, plain, reading, step, threads
 
 
 @pytest.mark.parametrize(
