@@ -16,6 +16,7 @@ from scipy import stats
 
 from benchmarks.history import Entry
 from benchmarks.statistics import Floats
+from compressor.core import wording
 from compressor.core.schema import Record
 
 ALPHA = 0.01
@@ -58,6 +59,12 @@ class Series(Record):
     def name(self) -> str:
         """For people."""
         return f"{self.subject} on {self.device}"
+
+    @property
+    def setting(self) -> str:
+        """What else sets it apart, for people: runtime, threads and processor."""
+        processor = self.entries[0].fingerprint.get("cpu") if self.entries else None
+        return ", ".join(filter(None, (self.runtime, wording.threads(self.threads), processor)))
 
 
 def series_of(entries: Sequence[Entry]) -> tuple[Series, ...]:

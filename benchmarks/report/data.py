@@ -10,6 +10,9 @@ from benchmarks.trend import Series
 from compressor.core.artifact import Format, Precision
 from compressor.core.schema import Record
 from compressor.core.verdict import Check, Outcome
+from compressor.core.wording import reading, threads
+
+_HOST = "host@"
 
 
 class StageRow(Record):
@@ -40,6 +43,8 @@ class LatencyRow(Record):
     """Tokenisation included."""
     by_length: dict[int, float] = Field(default_factory=dict)
     """Length to p50."""
+    invalid_reason: str | None = None
+    """Why the times are not the model's own; None where they are."""
 
 
 class BaselineRow(LatencyRow):
@@ -68,6 +73,22 @@ class ArtifactRow(LatencyRow):
     note: str = ""
 
 
+class SpeedUp(Record):
+    """A baseline's median time over an artifact's."""
+
+    artifact: str
+    baseline: str
+    ratio: float
+    low: float
+    high: float
+    """Bounds at 95 % confidence."""
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether one of them is surely the faster."""
+        return self.low > 1 or self.high < 1
+
+
 class ReportData(Record):
     """Everything a report says."""
 
@@ -84,6 +105,8 @@ class ReportData(Record):
     stages: tuple[StageRow, ...] = ()
     baselines: tuple[BaselineRow, ...] = ()
     artifacts: tuple[ArtifactRow, ...] = ()
+    speed_ups: tuple[SpeedUp, ...] = ()
+    """Of every artifact against every baseline, where enough processes were measured for an interval."""
     verdict: Outcome | None = None
     checks: tuple[Check, ...] = ()
     trends: tuple[Series, ...] = ()
@@ -93,17 +116,6 @@ class ReportData(Record):
     not_run: tuple[str, ...] = ("phones", "Jetsons")
     """Kinds of device that artifacts were made for and nothing was run on."""
     notes: tuple[str, ...] = ()
-
-
-class Headline(Record):
-    """The best artifact beside the first baseline."""
-
-    artifact: str
-    baseline: str
-    speed_up: float
-    smaller: float | None
-    points: float | None
-    """Percentage points of accuracy gained (negative: lost)."""
 
 
 def history_report(trends: tuple[Series, ...], *, created: str) -> ReportData:
@@ -123,31 +135,25 @@ def history_report(trends: tuple[Series, ...], *, created: str) -> ReportData:
     )
 
 
-def headline(data: ReportData) -> Headline | None:
-    """Compares the fastest measured artifact that was not rejected with the first measured baseline."""
-    baseline = next((row for row in data.baselines if row.p50_ms), None)
-    usable = [row for row in data.artifacts if row.p50_ms and row.status not in ("rejected", "over_budget", "failed")]
-    if baseline is None or not usable:
-        return None
-    best = min(usable, key=lambda row: row.p50_ms or 0.0)
-    points = None
-    if best.accuracy is not None and baseline.accuracy is not None:
-        points = 100 * (best.accuracy - baseline.accuracy)
-    return Headline(
-        artifact=best.name,
-        baseline=baseline.name,
-        speed_up=(baseline.p50_ms or 0.0) / (best.p50_ms or 1.0),
-        smaller=baseline.size_mb / best.size_mb if baseline.size_mb else None,
-        points=points,
-    )
+def facts(data: ReportData) -> tuple[dict[str, str], ...]:
+    """Returns {name: value} of the machine and of the versions, for people; of both, what is known."""
+    machine = dict(reading(name, value) for name, value in data.machine.items())
+    return tuple(filter(None, (machine, data.versions)))
 
 
 def caveats(data: ReportData) -> tuple[str, ...]:
     """Returns what has to be said beside the numbers, whoever reads them."""
-    lines = [
-        f"Times were measured on {data.device} with {data.threads} thread{'s' if data.threads != 1 else ''}, per "
-        "sentence at its own length. They hold for this machine only and are no estimate of a phone's or a Jetson's."
-    ]
+    if data.device.startswith(_HOST) and "," not in data.device:
+        where = "They hold for this machine only and are no estimate of a phone's or a Jetson's."
+    else:
+        where = "They hold for what they were measured on and for no other device."
+    measured = f"Times were measured on {data.device} with {threads(data.threads)}, per sentence at its own length"
+    padded = (
+        ""
+        if not any("padded" in row.name for row in data.baselines)
+        else " (a padded baseline at the length in its name)"
+    )
+    lines = [f"{measured}{padded}. {where}"]
     if data.not_run:
         lines.append(f"Not run on hardware: {', '.join(data.not_run)}.")
     return (*lines, *data.notes)

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.report.data import ReportData, caveats, headline
-from benchmarks.report.text import count, drop, duration, number, outcome, percent, points, small
+from benchmarks.report.data import LatencyRow, ReportData, caveats, facts
+from benchmarks.report.headline import headline_lines
+from benchmarks.report.text import count, drop, duration, moment, number, outcome, percent, small
 
 
 def report_markdown(data: ReportData) -> str:
     """Returns the whole report."""
-    lines = [f"# {data.title}", ""]
+    runs = f"{data.runs} timed runs each" if data.runs else ""
+    recipe = data.recipe if data.recipe != data.title else ""
+    lines = [f"# {data.title}", "", " · ".join(filter(None, (moment(data.created), recipe, data.device, runs))), ""]
     if data.verdict is not None:
         lines += [f"Verdict: **{outcome(data.verdict)}**", ""]
-    if (best := headline(data)) is not None:
-        smaller = "" if best.smaller is None else f", {number(best.smaller)} times smaller"
-        change = "" if best.points is None else f", {points(best.points)} points of {data.metric_name}"
-        lines += [
-            f"`{best.artifact}` against `{best.baseline}`: {number(best.speed_up)} times faster{smaller}{change}.",
-            "",
-        ]
+    for line in headline_lines(data):
+        lines += [line, ""]
     lines += [f"> {line}" if number_ == 0 else f">\n> {line}" for number_, line in enumerate(caveats(data))]
     if data.artifacts or data.baselines:
         lines += ["", "## Artifacts", "", *_artifacts(data)]
@@ -31,14 +29,26 @@ def report_markdown(data: ReportData) -> str:
         lines += ["", "## History", "", *_trends(data)]
     if data.stages:
         lines += ["", "## Stages", "", *_stages(data)]
-    lines += ["", "## Machine and versions", ""]
-    lines += [f"- {name}: {value}" for name, value in (*data.machine.items(), *data.versions.items())]
+    if known := facts(data):
+        lines += ["", "## Machine and versions", ""]
+        lines += [f"- {name}: {value}" for part in known for name, value in part.items()]
     return "\n".join(lines) + "\n"
 
 
 def _artifacts(data: ReportData) -> list[str]:
     rows = [
-        [row.name, row.runtime, "", number(row.size_mb), percent(row.accuracy), "", "", "", *_times(row), "baseline"]
+        [
+            row.name,
+            row.runtime,
+            "",
+            number(row.size_mb),
+            percent(row.accuracy),
+            "",
+            "",
+            "",
+            *_times(row),
+            _status("baseline", row),
+        ]
         for row in data.baselines
     ]
     rows += [
@@ -52,7 +62,7 @@ def _artifacts(data: ReportData) -> list[str]:
             small(row.parity_max_error),
             percent(row.label_agreement),
             *_times(row),
-            outcome(row.status),
+            _status(row.status, row, row.note),
         ]
         for row in data.artifacts
     ]
@@ -69,6 +79,11 @@ def _artifacts(data: ReportData) -> list[str]:
         "p95 ms",
     ]
     return _table([*head, "p95 ms with tokenisation", "status"], rows, left={0, 1, 2, 11})
+
+
+def _status(status: str, row: LatencyRow, note: str = "") -> str:
+    invalid = "times invalid" if row.invalid_reason and status != "invalid" else ""
+    return "; ".join(filter(None, (outcome(status), invalid, note)))
 
 
 def _times(row: object) -> list[str]:
@@ -106,6 +121,7 @@ def _trends(data: ReportData) -> list[str]:
         [
             series.subject,
             series.device,
+            series.setting,
             str(len(series.entries)),
             number(series.entries[0].p95_ms),
             number(series.entries[-1].p95_ms),
@@ -114,7 +130,9 @@ def _trends(data: ReportData) -> list[str]:
         for series in data.trends
     ]
     return _table(
-        ["artifact", "device", "measurements", "first p95 ms", "last p95 ms", "changes"], rows, left={0, 1, 5}
+        ["artifact", "device", "measured with", "measurements", "first p95 ms", "last p95 ms", "changes"],
+        rows,
+        left={0, 1, 2, 6},
     )
 
 

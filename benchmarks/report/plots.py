@@ -76,6 +76,9 @@ def _tradeoff(data: ReportData) -> str:
     _plain_log_ticks(axes.xaxis)
     axes.set_xlabel("p50 per sentence, ms (log scale)")
     axes.set_ylabel(f"{data.metric_name}, %")
+    shown = axes.get_ylim()
+    axes.set_yticks([tick for tick in axes.get_yticks() if shown[0] <= tick <= min(shown[1], 100)])
+    axes.set_ylim(shown)
     _label(axes, rows)
     return _svg(figure, "tradeoff")
 
@@ -199,7 +202,7 @@ def _trends(data: ReportData) -> str:
         )
         axes.set_ylim(bottom=0)
         axes.set_ylabel("p95, ms")
-        axes.set_title(series.name, loc="left", fontsize=10)
+        axes.set_title(f"{series.name} ({series.setting})", loc="left", fontsize=10)
     return _svg(figure, "trends")
 
 

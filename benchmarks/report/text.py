@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 NONE = "-"
 
 
@@ -47,6 +49,25 @@ def duration(seconds: float) -> str:
     if seconds < 60:
         return f"{seconds:.1f} s"
     return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
+
+
+def smaller(value: float) -> str:
+    """Returns how a size compares: another size over it, as times smaller or larger."""
+    return f"{number(value)} times smaller" if value >= 1 else f"{number(1 / value)} times larger"
+
+
+def interval(low: float, high: float) -> str:
+    """Returns the bounds of a figure, at the confidence that all of a report's intervals have."""
+    return f"95 % interval {number(low)} to {number(high)}"
+
+
+def moment(value: str) -> str:
+    """Returns a time in ISO 8601 to the minute, in UTC; anything else as it is."""
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        return value
+    return value if found.tzinfo is None else f"{found.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def outcome(value: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.report import text
-from benchmarks.report.data import ReportData, caveats, headline
+from benchmarks.report.data import ReportData, caveats, facts
+from benchmarks.report.headline import headline, undecided
 from benchmarks.report.markdown import report_markdown
 from benchmarks.report.plots import plots
 from compressor.core.folders import write_json, write_text
@@ -41,12 +42,15 @@ def report_html(data: ReportData) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = ("number", "percent", "points", "drop", "small", "count", "duration", "outcome")
+    filters = ("number", "percent", "points", "drop", "small", "count", "duration", "outcome", "smaller", "moment")
+    environment.globals["interval"] = text.interval
     environment.filters.update({name: getattr(text, name) for name in filters})
     subjects = [row for row in (*data.baselines, *data.artifacts) if row.by_length]
     return environment.get_template("report.html.jinja").render(
         data=data,
+        facts=facts(data),
         headline=headline(data),
+        undecided=undecided(data),
         caveats=caveats(data),
         plots={title: Markup(svg) for title, svg in plots(data).items()},
         measured=subjects,

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
@@ -60,7 +60,10 @@ def command(*, as_json: bool = False, debug: bool = False, verbose: bool = False
 def run(
     recipe: Annotated[Path, typer.Argument(help="A recipe, e.g. recipes/quickstart.yaml.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Run folder; default runs/NAME.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Override a key: a.b=value.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="<key=value>", help="Override a key, e.g. data.dir=my/data; may be repeated."),
+    ] = None,
     from_: Annotated[str | None, typer.Option("--from", help="Do this stage and all after it again.")] = None,
     until: Annotated[str | None, typer.Option("--until", help="Stop after this stage.")] = None,
     force: Force = False,
@@ -93,7 +96,10 @@ def run(
 def plan(
     recipe: Annotated[Path, typer.Argument(help="A recipe.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Run folder; default runs/NAME.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Override a key: a.b=value.")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="<key=value>", help="Override a key, e.g. data.dir=my/data; may be repeated."),
+    ] = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -141,7 +147,12 @@ def convert(
         bool, typer.Option("--fastest", help="Measure all that keep the accuracy; take the fastest, not the first.")
     ] = False,
     task: Annotated[
-        Task | None, typer.Option("--task", help="What the head answers; default: as the checkpoint says.")
+        Task | None,
+        typer.Option(
+            "--task",
+            metavar="<task>",
+            help=f"What the head answers: {', '.join(get_args(Task))}. Default: as the checkpoint says.",
+        ),
     ] = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Convert again; keep and take nothing.")] = False,
     tune: Annotated[
@@ -326,10 +337,16 @@ def evaluate(
 @app.command()
 def predict(
     path: Annotated[str, typer.Argument(help="Artifact or model folder.")],
-    texts: Annotated[list[str], typer.Argument(help="One or more texts (of pairs, the first; questions).")],
+    texts: Annotated[
+        list[str], typer.Argument(metavar="text", help="One or more texts (of pairs, the first; questions).")
+    ],
     pair: Annotated[
         list[str] | None,
-        typer.Option("--pair", help="The second text of each pair (a question's context), in order; or one for all."),
+        typer.Option(
+            "--pair",
+            metavar="<str>",
+            help="The second text of each pair (a question's context), in order; or one for all.",
+        ),
     ] = None,
     tokenizer: Tokenizer = None,
     threads: Threads = None,
@@ -387,7 +404,7 @@ def devices_list(as_json: AsJson = False, debug: Debug = False) -> None:
 def devices_probe(
     device: Annotated[str, typer.Argument(help="e.g. host.")], as_json: AsJson = False, debug: Debug = False
 ) -> None:
-    """Say in what condition a device is, and whether a time measured now would mean anything."""
+    """Say in what condition a device is. Also whether a time measured now would mean anything."""
     from compressor.app import latency, show
 
     with command(as_json=as_json, debug=debug):

@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel
 from rich.console import Console
@@ -49,7 +49,8 @@ def _console(*, stderr: bool) -> Console:
     """Text as it is: a ``[`` in a path or a remedy is no markup."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _LOG_WIDTH
-    return _Console(stderr=stderr, markup=False, highlight=False, soft_wrap=True, width=width)
+    # A terminal would break a line in the middle of a word; a log or a pipe keeps it whole.
+    return _Console(stderr=stderr, markup=False, highlight=False, soft_wrap=width is not None, width=width)
 
 
 stdout = _console(stderr=False)
@@ -69,13 +70,23 @@ def print_json(value: BaseModel | Sequence[BaseModel] | dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Writes a table to stdout; columns whose name ends in a unit or holds figures are set right by a leading ``>``."""
+def table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None, whole: Sequence[str] = ()
+) -> None:
+    """Writes a table to stdout. Where it is too wide, cells are wrapped; nothing is cut off.
+
+    Args:
+        columns: names; one with a leading ``>`` holds figures and is set right.
+        rows: the cells; None is shown as a dash.
+        title: a line above.
+        whole: names of columns that are wrapped last.
+    """
     shown = Table(
         title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(columns)
     )
     for column in columns:
-        shown.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", no_wrap=False)
+        side: Literal["left", "right"] = "right" if column.startswith(">") else "left"
+        shown.add_column(column.lstrip(">"), justify=side, no_wrap=column in whole, overflow="fold")
     for row in rows:
         shown.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
     stdout.print(shown)

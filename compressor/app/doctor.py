@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from importlib.util import find_spec
 
-from compressor.core.environment import machine, version
+from compressor.core.environment import machine, version, versions
 from compressor.core.schema import Record
 
 
@@ -67,4 +67,5 @@ def doctor() -> Diagnosis:
         Part(name=name, needed_for=use, found=shutil.which(name), remedy=f"install {name} with your system's packages")
         for name, use in _PROGRAMS.items()
     )
-    return Diagnosis(machine=machine(), required=required, optional=(*packages, *programs))
+    ours = {name: found for name in ("compressor", "python") if (found := versions((name,)).get(name))}
+    return Diagnosis(machine={**ours, **machine()}, required=required, optional=(*packages, *programs))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from pydantic import Field
@@ -14,6 +15,7 @@ from compressor.core.artifact import MANIFEST, Artifact
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ArtifactError, ModelError
 from compressor.core.schema import Record
+from compressor.families import ADAPTERS
 from export.backend import backend_for
 from export.tflite.delegates import DelegateReport, delegate_reports
 
@@ -31,6 +33,9 @@ class Inspection(Record):
     unique_parameter_bytes: int
     parameters: int
     lengths: tuple[int, ...]
+    """Empty where any length runs."""
+    max_tokens: int | None = None
+    """The most tokens the model has positions for, where that is written in the folder."""
     operators: dict[str, int]
     gemm_types: dict[str, int]
     operator_types: dict[str, dict[str, int]] = Field(default_factory=dict)
@@ -61,7 +66,8 @@ def inspect(path: str | Path) -> Inspection:
         found = statistics.model_copy(update={"size_bytes": artifact.manifest.statistics.size_bytes})
         return Inspection(
             path=str(path), labels=artifact.labels, sha256_verified=True, delegates=_delegates(artifact.model_path),
-            **{**found.model_dump(), "format": artifact.manifest.format, "lengths": artifact.io.lengths},
+            **{**found.model_dump(), "format": artifact.manifest.format, "lengths": artifact.io.lengths,
+               "max_tokens": artifact.io.max_tokens},
         )  # fmt: skip
     if place.is_file():
         if place.suffix not in _SUFFIXES:
@@ -104,12 +110,21 @@ def _inspect_checkpoint(checkpoint: Checkpoint, path: str) -> Inspection:
         unique_parameter_bytes=size,
         parameters=parameters,
         lengths=(),
+        max_tokens=_positions(checkpoint),
         operators={},
         gemm_types=dict(types),
         parameter_bytes=dict(stored),
         labels=checkpoint.labels,
         history=tuple(checkpoint.compression.get("history", ())),
     )
+
+
+def _positions(checkpoint: Checkpoint) -> int | None:
+    """Returns how many tokens fit, from ``config.json`` alone: transformers is not imported for it."""
+    adapter = ADAPTERS.get(str(checkpoint.config.get("model_type")))
+    if adapter is None or "max_position_embeddings" not in checkpoint.config:
+        return None
+    return adapter.max_tokens(SimpleNamespace(**checkpoint.config))
 
 
 def _safetensors_header(file: Path) -> dict[str, Any]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.report.data import ArtifactRow, BaselineRow, ReportData, StageRow
+from benchmarks.comparison import ratio
+from benchmarks.looks import ALPHA
+from benchmarks.report.data import ArtifactRow, BaselineRow, ReportData, SpeedUp, StageRow
 from benchmarks.statistics import LatencySummary, summary
 from compressor.app.inspection import inspect
 from compressor.core.artifact import Artifact
 from compressor.core.environment import machine, versions
+from compressor.core.measurement import Measurement
 from compressor.core.verdict import Outcome, Verdict
 from compressor.pipeline import RunResult, StageRecord
 from compressor.tasks import HEADS
@@ -30,6 +34,7 @@ def report_data(result: RunResult, verdict: Verdict | None, *, created: str) -> 
     on_host = {item.subject: item for item in context.measurements if item.device.startswith(f"{HOST}@")}
     times = {name: summary(item) for name, item in on_host.items()}
     first = next(iter(on_host.values()), None)
+    baselines = {name: facts for name, facts in _baselines(result).items() if name in times}
     return ReportData(
         title=result.recipe.name,
         metric_name=HEADS[context.data.task].measures,
@@ -47,15 +52,18 @@ def report_data(result: RunResult, verdict: Verdict | None, *, created: str) -> 
                 accuracy=facts.get("accuracy"),
                 **_times(times[name]),
             )
-            for name, facts in _baselines(result).items()
-            if name in times
+            for name, facts in baselines.items()
         ),
         artifacts=tuple(_artifact(item, times.get(item.name), verdict) for item in context.artifacts),
+        speed_ups=_speed_ups(
+            [on_host[item.name] for item in context.artifacts if item.name in on_host],
+            [on_host[name] for name in baselines],
+        ),
         verdict=verdict.verdict if verdict else None,
         checks=verdict.checks if verdict else (),
         machine=machine(),
         versions=versions(),
-        notes=_notes(result),
+        notes=(*_conditions(list(times.values())), *_notes(result)),
     )
 
 
@@ -137,7 +145,37 @@ def _times(times: LatencySummary | None) -> dict[str, Any]:
         "p95_ms": times.p95_ms,
         "total_p95_ms": times.total_p95_ms,
         "by_length": {length: row.p50_ms for length, row in times.by_length.items()},
+        "invalid_reason": times.invalid_reason,
     }
+
+
+def _speed_ups(artifacts: Sequence[Measurement], baselines: Sequence[Measurement]) -> tuple[SpeedUp, ...]:
+    """Compares the medians of all pairs that were measured validly in enough processes, each interval at 95 %."""
+    found = []
+    for ours in artifacts:
+        for theirs in baselines:
+            if ours.invalid_reason is not None or theirs.invalid_reason is not None:
+                continue
+            in_one_run = ours.conditions_before == theirs.conditions_before
+            times = ratio(theirs, ours, 0.5, paired=in_one_run, alpha=ALPHA / 2)
+            if times is not None:
+                found.append(
+                    SpeedUp(
+                        artifact=ours.subject, baseline=theirs.subject,
+                        ratio=times.ratio, low=times.low, high=times.high,
+                    )
+                )  # fmt: skip
+    return tuple(found)
+
+
+def _conditions(times: Sequence[LatencySummary]) -> tuple[str, ...]:
+    """Says in what state the machine was while it measured; all subjects of one run share most of it."""
+    invalid = dict.fromkeys(item.invalid_reason for item in times if item.invalid_reason is not None)
+    notes = dict.fromkeys(note for item in times for note in item.notes)
+    return (
+        *(f"Times are invalid and no figure of the models: {reason}." for reason in invalid),
+        *(f"While the times were measured: {note}." for note in notes),
+    )
 
 
 def _notes(result: RunResult) -> tuple[str, ...]:

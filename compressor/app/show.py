@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from compressor.app import console
+from compressor.core.wording import paragraphs, plain, reading, step, threads, words
 
 if TYPE_CHECKING:  # A command loads only what it shows.
     from benchmarks.statistics import LatencySummary
@@ -25,6 +26,11 @@ if TYPE_CHECKING:  # A command loads only what it shows.
     from export.onnx.text_bundle import TextBundle
 
 _MOST_FLIPS = 20
+_WIDE = 110
+"""Columns from which a table has room for sentences."""
+_STYLES = {"pass": "bold green", "over_budget": "bold red", "inconclusive": "bold yellow", "invalid": "bold yellow"}
+_CLOCK = "clock_s"
+"""A reading's own time, which means nothing to people."""
 
 
 def mb(size_bytes: int) -> str:
@@ -33,10 +39,12 @@ def mb(size_bytes: int) -> str:
 
 
 def run(outcome: RunOutcome) -> None:
-    """The table of a run: stage by stage, then artifact by artifact, then the verdict."""
+    """The table of a run: stage by stage, then artifact by artifact, what is fastest, then the verdict."""
+    from benchmarks.report.headline import headline_lines
+
     report = outcome.report
     console.table(
-        ("stage", ">parameters", ">MB", ">accuracy %", ">seconds", "status"),
+        ("stage", ">parameters", ">MB", f">{report.metric_name} %", ">seconds", "status"),
         [
             (row.id, None if row.parameters is None else f"{row.parameters:,}",
              None if row.size_mb is None else f"{row.size_mb:.2f}",
@@ -46,10 +54,10 @@ def run(outcome: RunOutcome) -> None:
     )  # fmt: skip
     console.stdout.print()
     console.table(
-        ("artifact", "precision", ">MB", ">accuracy %", ">p50 ms", ">p95 ms", "status"),
+        ("artifact", "precision", ">MB", f">{report.metric_name} %", ">p50 ms", ">p95 ms", "status"),
         [
             (row.name, row.precision, f"{row.size_mb:.2f}", _percent(row.accuracy), _ms(row.p50_ms), _ms(row.p95_ms),
-             row.status)
+             words(row.status) if row.p50_ms else ", ".join(filter(None, (words(row.status), row.note))))
             for row in report.artifacts
         ]
         + [
@@ -58,6 +66,9 @@ def run(outcome: RunOutcome) -> None:
             for row in report.baselines
         ],
     )  # fmt: skip
+    console.stdout.print()
+    for line in headline_lines(report):
+        console.stdout.print(line)
     console.stdout.print()
     if outcome.verdict is not None:
         verdict(outcome.verdict)
@@ -70,9 +81,10 @@ def plan(planned: Plan) -> None:
         ("stage", ">parameters", ">MB fp32", "would", "settings"),
         [
             (stage.id, f"{stage.parameters:,}", mb(4 * stage.parameters), "keep" if stage.cached else "run",
-             ", ".join(f"{name}={value}" for name, value in stage.settings.items()))
+             ", ".join(f"{name}: {plain(value)}" for name, value in stage.settings.items()))
             for stage in planned.stages
         ],
+        whole=("stage",),
     )  # fmt: skip
     for line in planned.artifacts:
         console.stdout.print(f"{line.name}: about {mb(line.estimated_bytes)} MB")
@@ -134,7 +146,7 @@ def bundle(made: Bundle | TextBundle) -> None:
             ("MediaPipe", mediapipe + (made.mediapipe_refusal or "")),
             ("tokenizer test vectors", made.tokenizer_cases),
             ("files", ", ".join(made.files)),
-            *made.delegates.items(),
+            *([("delegates", paragraphs(made.delegates))] if made.delegates else ()),
         ],
     )
 
@@ -143,7 +155,7 @@ def latency(summary: LatencySummary) -> None:
     """Per-sentence latency."""
     pinned = "" if summary.cpus is None else f" on cores {summary.cpus}"
     console.stdout.print(
-        f"{summary.artifact} on {summary.device}, {summary.runtime}, {summary.threads} thread(s){pinned}, "
+        f"{summary.artifact} on {summary.device}, {summary.runtime}, {threads(summary.threads)}{pinned}, "
         f"{summary.runs} runs in {summary.processes} processes"
     )
     console.table(
@@ -169,15 +181,20 @@ def written(made: dict[str, str]) -> None:
 
 def history(found: Sequence[Series]) -> None:
     """Each series with its measurements and where its level changed."""
-    for series in found:
+    from benchmarks.report.text import moment
+
+    for number, series in enumerate(found):
+        if number:
+            console.stdout.print()
         console.table(
             ("recorded", "revision", ">p50 ms", ">p95 ms", ">runs", "verdict"),
             [
-                (entry.recorded, entry.commit_id[:10], _ms(entry.p50_ms), _ms(entry.p95_ms), entry.runs, entry.verdict)
+                (moment(entry.recorded), entry.commit_id[:10] or None, _ms(entry.p50_ms), _ms(entry.p95_ms), entry.runs,
+                 words(entry.verdict or "") or None)
                 for entry in series.entries
             ],
-            title=f"{series.name}, {series.runtime}, {series.threads} thread(s)",
-        )
+            title=f"{series.name}, {series.setting}",
+        )  # fmt: skip
         for change in series.changes:
             console.stdout.print(f"changed {change.text}")
     if not found:
@@ -185,29 +202,35 @@ def history(found: Sequence[Series]) -> None:
 
 
 def verdict(found: Verdict) -> None:
-    """Every check, then the verdict."""
+    """Every check, then the verdict; on a narrow terminal the reasons of what did not pass stand below the table."""
+    is_wide = console.stdout.width >= _WIDE
+    head = ("artifact", "device", "limit", ">budget", ">found", "verdict")
+    rows = [
+        (check.artifact, check.device, check.name, f"{check.budget:g}",
+         None if check.value is None else f"{check.value:.4g}", words(check.verdict), check.detail)
+        for check in found.checks
+    ]  # fmt: skip
     console.table(
-        ("artifact", "device", "limit", ">budget", ">found", "verdict", "why"),
-        [
-            (check.artifact, check.device, check.name, f"{check.budget:g}",
-             None if check.value is None else f"{check.value:.4g}", check.verdict.replace("_", " "), check.detail)
-            for check in found.checks
-        ],
-    )  # fmt: skip
+        (*head, "why") if is_wide else head, rows if is_wide else [row[:-1] for row in rows], whole=("limit",)
+    )
+    if not is_wide:
+        for check in found.checks:
+            if check.verdict != "pass":
+                place = f"{check.artifact} on {check.device}, {check.name}"
+                console.stdout.print(f"{place} is {words(check.verdict)}: {check.detail}")
     for hint in getattr(found, "hints", ()):
         console.stdout.print(f"{hint.artifact}, {hint.limit}: {hint.text}")
-    style = "bold green" if found.verdict == "pass" else "bold red"
-    console.stdout.print(f"verdict: {found.verdict.replace('_', ' ')}", style=style)
+    console.stdout.print(f"verdict: {words(found.verdict)}", style=_STYLES[found.verdict])
 
 
 def evaluation(found: Evaluation) -> None:
     """Task metrics."""
-    rows: list[tuple[str, object]] = [(_metric(found.metric), _score(found))]
+    rows: list[tuple[str, object]] = [(words(found.metric), _score(found))]
     if found.macro_f1 is not None:
         rows.append(("macro F1", f"{found.macro_f1:.4f}"))
     if found.expected_calibration_error is not None:
         rows.append(("calibration error", f"{found.expected_calibration_error:.4f}"))
-    rows += [(_metric(name), f"{value:.4f}") for name, value in found.details.items()]
+    rows += [(words(name), f"{value:.4f}") for name, value in found.details.items()]
     floor = "majority class" if found.metric == "accuracy" else "without looking at the text"
     rows += [(floor, f"{found.majority_class:.2%}"), ("truncated sentences", found.truncated)]
     if found.sampled_from:
@@ -234,10 +257,10 @@ def inspection(found: Inspection) -> None:
 
 def comparison(found: Comparison) -> None:
     """Two files side by side."""
-    left, right = dict(_inspection_rows(found.left)), dict(_inspection_rows(found.right))
+    left, right = (dict(_inspection_rows(side, is_brief=True)) for side in (found.left, found.right))
     for side, result in ((left, found.left_evaluation), (right, found.right_evaluation)):
         if result is not None:
-            side[_metric(result.metric)] = _score(result)
+            side[words(result.metric)] = _score(result)
     console.table(("", "left", "right"), [(name, left.get(name), right.get(name)) for name in {**left, **right}])
     if found.left_evaluation is None or found.left_evaluation.metric != "accuracy":
         return
@@ -252,18 +275,21 @@ def comparison(found: Comparison) -> None:
 def profiles(found: Sequence[DeviceProfile]) -> None:
     """Kinds of device."""
     console.table(
-        ("device", "what it is", "formats", "ladder, in order"),
-        [(item.name, item.title, ", ".join(item.formats), " → ".join(item.ladder)) for item in found],
+        ("device", "what it is", "formats", "precisions, in the order tried"),
+        [(item.name, item.title, ", ".join(item.formats), ", ".join(item.ladder)) for item in found],
+        whole=("device",),
     )
 
 
 def probe(found: Probe) -> None:
     """Fingerprint and condition of a device."""
     told = {
-        name: value for name, value in found.conditions.model_dump(exclude_none=True).items() if value not in ((), {})
+        name: value
+        for name, value in found.conditions.model_dump(exclude_none=True, exclude={_CLOCK}).items()
+        if value not in ((), {})
     }
     facts = {**found.fingerprint, **told}
-    console.table(("", ""), [("device", found.device), *facts.items()])
+    console.table(("", ""), [("device", found.device), *(reading(name, value) for name, value in facts.items())])
     for note in found.judgement.notes:
         console.say(f"note: {note}")
     reason = found.judgement.invalid_reason
@@ -280,18 +306,18 @@ def diagnosis(found: Diagnosis) -> None:
             part.needed_for if part.found else f"{part.needed_for}: {part.remedy}",
         )
 
-    console.table(("", ""), list(found.machine.items()))
+    console.table(("", ""), [reading(name, value) for name, value in found.machine.items()])
     console.stdout.print()
     console.table(("package", "found", "for"), [row(part) for part in (*found.required, *found.optional)])
 
 
-def _inspection_rows(found: Inspection) -> list[tuple[str, object]]:
+def _inspection_rows(found: Inspection, *, is_brief: bool = False) -> list[tuple[str, object]]:
     rows: list[tuple[str, object]] = [
         ("format", found.format),
         ("precision found", f"{found.precision} ({_counts(found.gemm_types)})"),
         ("size", f"{mb(found.size_bytes)} MB"),
         ("unique parameters", f"{found.parameters:,} in {mb(found.unique_parameter_bytes)} MB"),
-        ("lengths", ", ".join(map(str, found.lengths)) or "any"),
+        ("lengths", _lengths(found)),
     ]
     if found.parameter_bytes:
         stored = (f"{mb(size)} MB {name}" for name, size in sorted(found.parameter_bytes.items(), key=lambda x: -x[1]))
@@ -305,20 +331,26 @@ def _inspection_rows(found: Inspection) -> list[tuple[str, object]]:
         rows.append(("operators", ", ".join(f"{name} {count}" for name, count in most)))
     if found.labels:
         rows.append(("labels", ", ".join(found.labels)))
-    if found.delegates:
+    if found.delegates and is_brief:
+        taken = {item.title: f"takes {item.taken} of {item.operators} operators" for item in found.delegates}
+        rows.append(("delegates, by rule", paragraphs(taken)))
+    elif found.delegates:
         from export.tflite.delegates import delegate_lines
 
-        rows += list(delegate_lines(found.delegates).items())
-    rows += [("made by", ", ".join(f"{key} {value}" for key, value in step.items())) for step in found.history]
+        rows.append(("delegates", paragraphs(delegate_lines(found.delegates))))
+    if found.history:
+        rows.append(("made by", "\n".join(map(step, found.history))))
     return rows
+
+
+def _lengths(found: Inspection) -> str:
+    if found.lengths:
+        return ", ".join(map(str, found.lengths))
+    return "any" if found.max_tokens is None else f"any up to {found.max_tokens} tokens"
 
 
 def _counts(types: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in types.items() if count) or "no matrix products"
-
-
-def _metric(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def _score(found: Evaluation) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.report import ArtifactRow, BaselineRow, ReportData, StageRow
+from benchmarks.report import ArtifactRow, BaselineRow, ReportData, SpeedUp, StageRow
 from compressor.core.verdict import Check
 
 
@@ -106,6 +106,10 @@ def sample_report() -> ReportData:
                 compute_precision="fp16",
                 status="not run on hardware",
             ),
+        ),
+        speed_ups=(
+            SpeedUp(artifact="tflite-int8", baseline="teacher-torch-fp32-padded-128", ratio=38.14, low=35, high=41.6),
+            SpeedUp(artifact="tflite-int8", baseline="teacher-onnx-int8", ratio=3.33, low=2.9, high=3.8),
         ),
         verdict="over_budget",
         checks=(

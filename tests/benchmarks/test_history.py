@@ -97,3 +97,16 @@ def test_the_report_shows_the_trend_and_its_change(tmp_path: Path) -> None:
     page = report_html(data)
     assert 'aria-label="trends"' in page
     assert "p95 over time" in page
+
+
+def test_a_history_alone_has_no_empty_parts_and_tells_its_series_apart(tmp_path: Path) -> None:
+    data = history_report(series_of(entries([1.0, 1.1])), created="2026-02-01T08:30:12+01:00")
+    markdown = write_report(tmp_path, data)[0].read_text(encoding="utf-8")
+    page = report_html(data)
+    for text in (markdown, page):
+        assert "Machine and versions" not in text
+        assert "onnxruntime 0.0, 1 thread, test" in text
+        assert "2026-02-01 07:30 UTC" in text
+        assert "no estimate of a phone" in text.replace("&#39;", "'")
+    phone = history_report(series_of(entries([1.0], device="pixel-4@adb:X")), created="2026-02-01")
+    assert "no estimate of a phone" not in write_report(tmp_path, phone)[0].read_text(encoding="utf-8")

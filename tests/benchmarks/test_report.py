@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.report import ArtifactRow, BaselineRow, ReportData, write_report
-from benchmarks.report.data import headline
+from benchmarks.report import ReportData, write_report
 from benchmarks.report.plots import _thinned
-from benchmarks.report.text import count, drop, duration, number, percent, points, small
+from benchmarks.report.text import count, drop, duration, interval, moment, number, percent, points, small, smaller
+from benchmarks.report.write import report_html
 from tests.benchmarks.report_data import sample_report
 
 
@@ -95,6 +95,25 @@ def test_what_the_times_are_not_is_said_plainly(folder: Path, name: str) -> None
     assert "other work ran" in text
 
 
+@pytest.mark.parametrize("name", ["report.html", "report.md"])
+def test_the_machine_is_described_with_units(folder: Path, name: str) -> None:
+    text = (folder / name).read_text(encoding="utf-8")
+    assert "24 GB" in text
+    assert "memory_gb" not in text
+    assert "onnxruntime" in text
+
+
+def test_no_tick_of_an_accuracy_is_above_all_of_it() -> None:
+    rows = tuple(
+        row.model_copy(update={"accuracy": 1.0 - 0.05 * index}) for index, row in enumerate(sample_report().artifacts)
+    )
+    page = report_html(sample_report().model_copy(update={"artifacts": rows, "baselines": ()}))
+    plot = page[page.index("Accuracy against") : page.index("Size of the model files")]
+    ticks = [float(text) for text in re.findall(r">(\d+(?:\.\d+)?)<", plot)]
+    assert 100.0 in ticks
+    assert not [tick for tick in ticks if tick > 100]
+
+
 def test_text_from_outside_cannot_become_markup(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>|x"
     data = sample_report()
@@ -127,27 +146,15 @@ def test_an_almost_empty_report_is_written_too(tmp_path: Path) -> None:
     assert "<svg" not in html
 
 
-def test_the_headline_ignores_rejected_and_unmeasured_artifacts() -> None:
-    common = {"format": "onnx", "precision": "int8", "compute_precision": "int8", "size_mb": 10.0}
-    rows = (
-        ArtifactRow(name="fast-but-rejected", p50_ms=0.5, status="rejected", **common),
-        ArtifactRow(name="unmeasured", **common),
-        ArtifactRow(name="good", p50_ms=2.0, accuracy=0.9, **common),
-    )
-    baseline = BaselineRow(name="teacher", runtime="torch", p50_ms=20.0, size_mb=90.0, accuracy=0.92)
-    best = headline(ReportData(title="t", created="c", artifacts=rows, baselines=(baseline,)))
-    assert best is not None
-    assert (best.artifact, best.speed_up, best.smaller) == ("good", 10.0, 9.0)
-    assert best.points == pytest.approx(-2.0)
-    assert headline(ReportData(title="t", created="c", artifacts=rows)) is None
-
-
 def test_figures_are_written_to_be_read() -> None:
     assert [number(value) for value in (None, 0.0456, 1.234, 12.34, 1234.5)] == ["-", "0.046", "1.23", "12.3", "1,234"]
     assert (percent(0.98765), percent(None)) == ("98.8 %", "-")
     assert (points(-0.71), points(0.3), points(0.01)) == ("-0.7", "+0.3", "0.0")
     assert (drop(0.71), drop(-0.3), drop(-0.01)) == ("0.7", "-0.3", "0.0")
     assert small(3.21e-6) == "3e-06"
+    assert (smaller(5.17), smaller(0.5)) == ("5.17 times smaller", "2.00 times larger")
+    assert interval(0.9, 12.34) == "95 % interval 0.900 to 12.3"
+    assert (moment("2026-01-31T12:00:41+02:00"), moment("today")) == ("2026-01-31 10:00 UTC", "today")
     assert [count(value) for value in (None, 12, 4_500, 22_716_295)] == ["-", "12", "4.5 k", "22.7 M"]
     assert (duration(3.44), duration(61.2)) == ("3.4 s", "1 min 01 s")
 

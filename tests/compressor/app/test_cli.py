@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from compressor.app.benchmark import BenchmarkConfig, BenchmarkStage
 from compressor.app.cli import app
 from compressor.core.errors import UsageError
+from compressor.families import adapter_for
+from compressor.models import load_config
 from tests.benchmarks.measurements import measurement
 from tests.models import LABELS, SENTENCES
 
@@ -257,3 +259,18 @@ def test_cores_that_are_not_there_are_refused_on_the_command_line_and_in_a_recip
     assert BenchmarkConfig(cpus=1).cpus == 1
     with pytest.raises(UsageError, match="has no core 4000"):
         BenchmarkStage(BenchmarkConfig(cpus="4000")).check(checkpoint_of("bert"), ())
+
+
+def test_help_breaks_no_list_of_choices_in_the_middle_of_a_word():
+    text = run("convert", "--help").stdout
+    for task in ("multi-label-classification", "token-classification", "question-answering"):
+        assert task in " ".join(text.split()).replace("- ", "-")
+    assert all(len(line) <= 100 for line in text.splitlines())
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+def test_inspect_names_the_most_tokens_a_checkpoint_takes(checkpoint_of, family):
+    checkpoint = checkpoint_of(family)
+    config = load_config(checkpoint)
+    most = adapter_for(config).max_tokens(config)
+    assert f"any up to {most} tokens" in run("inspect", checkpoint.path).stdout

@@ -104,6 +104,9 @@ def test_the_report_says_what_was_found(road):
     stages = {row["id"]: row for row in report["stages"]}
     assert stages["02-distill"]["parameters"] < stages["01-finetune"]["parameters"]
     assert stages["02-distill"]["curves"]
+    pairs = {(item["artifact"], item["baseline"]) for item in report["speed_ups"]}
+    assert ("tflite-int8", "teacher-onnx-int8") in pairs
+    assert ("faster at the median" in result.stdout) != ("No speed-up is shown" in result.stdout)
     for word in ("tflite-int8", "02-distill", "verdict: pass"):
         assert word in result.stdout
 
