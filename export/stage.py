@@ -12,6 +12,7 @@ from compressor.core.artifact import DEFAULT_FORMATS, PRECISIONS, Artifact, Form
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.device import CPU_LADDER
 from compressor.core.errors import ModelError, StageError
+from compressor.core.limits import DropPoints
 from compressor.core.schema import Text
 from compressor.core.spread import spread
 from compressor.evaluation import check_reference, evaluate_checkpoint
@@ -45,7 +46,7 @@ class ExportConfig(StageConfig):
     """Versions of TensorRT on the device, e.g. ``8.0 - 8.2``: what cannot read the typed graph gets one of its own."""
     tune: bool = False
     """Also makes ``onnx-<precision>-ort``, with ONNX Runtime's fused operators, where that is measured to pay."""
-    max_drop_points: float | None = None
+    max_drop_points: DropPoints = None
     """Overrides the limit of a quantize stage; against the checkpoint that is exported."""
     device: str | None = None
     """The device the files are for: its profile gives the order in which precisions are tried."""

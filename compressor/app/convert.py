@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -99,6 +100,11 @@ def convert(
     Raises:
         CompressorError: see :func:`export.build.export_artifacts`; nothing is left in ``output`` then.
     """
+    if max_drop_points is not None and not 0 <= max_drop_points < math.inf:
+        raise UsageError(
+            f"--max-drop-points is {max_drop_points:g}; expected a number of percentage points, 0 or more",
+            remedy="pass e.g. --max-drop-points 1.0, or leave it out for no limit",
+        )
     if max_drop_points is not None and eval_data is None:
         raise UsageError(
             "a limit on the accuracy was given and no labelled text to measure it on", remedy="add --eval FILE"

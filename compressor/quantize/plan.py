@@ -9,6 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import Field
 
 from compressor.core.artifact import Precision
+from compressor.core.limits import DropPoints
 from compressor.core.schema import Record
 from compressor.quantize.observers import ObserverName
 
@@ -59,7 +60,7 @@ class QuantizationPlan(Record):
     machine that makes the file is such a CPU."""
     decisions: Mapping[str, Any] = Field(default_factory=dict)
     """What the stage found as it smoothed activations or rounded weights: errors with and without, what it kept."""
-    max_drop_points: float | None = None
+    max_drop_points: DropPoints = None
     """Largest fall in percentage points against the checkpoint being exported; None: no limit."""
     ranges: Mapping[str, ActivationRange] = Field(default_factory=dict)
     """Ranges of activations by module path that a static export takes instead of observing its own."""
