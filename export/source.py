@@ -232,7 +232,7 @@ def check_lengths(lengths: tuple[int, ...], config: Any) -> tuple[int, ...]:
         raise UsageError(
             f"lengths {', '.join(map(str, ordered)) or 'none'}: expected numbers from {MIN_LENGTH} to {limit}, "
             "the most tokens this model takes",
-            remedy=f"pass lengths of at most {limit}",
+            remedy=f"pass one or more lengths of {MIN_LENGTH} to {limit} tokens",
         )
     return ordered
 

@@ -82,6 +82,14 @@ def test_convert_keeps_an_older_artifact_when_the_new_one_fails(checkpoint_of, o
         (["convert", "no-such-model", "--to", "onnx", "-o", "{tmp}/o"], 2, ["no-such-model", "check the path"]),
         (["convert", "{tmp}", "--to", "onnx", "-o", "{tmp}/o"], 2, ["no config.json"]),
         (["inspect", "{tmp}"], 2, ["no config.json"]),
+        (["inspect", "bare/none.onnx"], 2, ["bare/none.onnx does not exist", "check the path"]),
+        (["inspect", "{tmp}/none"], 2, ["none does not exist", "check the path"]),
+        (["bench", "{tmp}/none"], 2, ["none does not exist; expected an artifact folder"]),
+        (["convert", "{model}", "--to", "onnx", "--lengths", "0", "-o", "{tmp}/o"],
+         2, ["pass one or more lengths of 3 to 64 tokens"]),
+        (["gate", "{artifact}", "--budget", "{tmp}/none.yaml"],
+         2, ["none.yaml does not exist", "compressor gate --init"]),
+        (["evaluate", "{model}", "--data", "{tmp}/columns.tsv"], 2, ["rename the column in the file"]),
         (["evaluate", "{model}", "--data", "{tmp}/none.tsv"], 2, ["does not exist"]),
         (["bench", "{tmp}"], 2, ["holds no manifest.json"]),
         (["devices", "probe", "snapdragn-865"], 2, ["did you mean 'snapdragon-865'"]),
@@ -100,6 +108,7 @@ def test_convert_keeps_an_older_artifact_when_the_new_one_fails(checkpoint_of, o
 )  # fmt: skip
 def test_a_user_s_error_is_one_message_with_its_code(checkpoint_of, onnx_artifact, tmp_path, arguments, code, words):
     places = {"tmp": tmp_path, "model": checkpoint_of("bert").path, "artifact": onnx_artifact}
+    (tmp_path / "columns.tsv").write_text("text\tintent\nhello\tgreet\nbye\tleave\n")
     failed(run(*(argument.format(**places) for argument in arguments)), code, *words)
     assert not (tmp_path / "o").exists()
 
