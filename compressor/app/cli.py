@@ -26,6 +26,8 @@ app = typer.Typer(
     "missing extra; 3 inconclusive; 4 device not reachable or not in a measurable condition; 70 internal error; "
     "130 interrupted.",
 )  # fmt: skip
+_WRONG_USE: type[Exception] = typer.BadParameter.__bases__[0]
+"""click's UsageError, of the click package or of typer's own copy, as typer's version has it."""
 devices_app = typer.Typer(no_args_is_help=True, help="What can be reached, and in what condition it is.")
 app.add_typer(devices_app, name="devices")
 
@@ -456,8 +458,19 @@ def _quiet_libraries() -> None:
 
 
 def main() -> None:
-    """Runs the command line; wrong use ends with exit code 2."""
-    app()
+    """Runs the command line; wrong use ends with exit code 2 and, with ``--json``, in a document like any error."""
+    try:
+        code = app(standalone_mode=False)
+    except _WRONG_USE as error:
+        wrong: Any = error
+        if "--json" in sys.argv[1:]:
+            helped = wrong.ctx.command_path if wrong.ctx is not None else "compressor"
+            console.print_error(UsageError.code, wrong.format_message(), f"see {helped} --help")
+        wrong.show()
+        raise SystemExit(UsageError.exit_code) from None
+    except typer.Abort:
+        raise SystemExit(console.INTERRUPTED) from None
+    raise SystemExit(code if isinstance(code, int) else 0)
 
 
 if __name__ == "__main__":

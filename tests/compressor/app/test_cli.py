@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from compressor.app.benchmark import BenchmarkConfig, BenchmarkStage
-from compressor.app.cli import app
+from compressor.app.cli import app, main
 from compressor.core.errors import UsageError
 from tests.benchmarks.measurements import measurement
 from tests.models import LABELS, SENTENCES
@@ -118,6 +118,44 @@ def test_an_error_with_json_is_one_document(tmp_path):
     document = json.loads(result.stdout)
     assert document["error"]["code"] == "model"
     assert document["error"]["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gate"], "Missing argument"),
+        (["gate", "x", "--bogus"], "No such option: --bogus"),
+        (["gate", "x", "--threads", "0"], "Invalid value for '--threads'"),
+        (["nonsense"], "No such command 'nonsense'"),
+    ],
+)
+def test_wrong_options_with_json_are_one_document_too(monkeypatch, capsys, arguments, message):
+    for as_json in (True, False):
+        monkeypatch.setattr("sys.argv", ["compressor", *arguments, *(["--json"] if as_json else [])])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        found = capsys.readouterr()
+        assert ended.value.code == 2
+        assert message in found.err
+        if as_json:
+            error = json.loads(found.out)["error"]
+            assert (error["code"], message in error["message"]) == ("usage", True)
+            assert "--help" in error["remedy"]
+        else:
+            assert found.out == ""
+
+
+def test_the_command_line_ends_with_a_command_s_own_exit_code(monkeypatch, capsys, tmp_path):
+    for arguments, code in ((["devices", "list"], 0), (["inspect", str(tmp_path / "none")], 2), (["--help"], 0)):
+        monkeypatch.setattr("sys.argv", ["compressor", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == code
+    monkeypatch.setattr("compressor.app.doctor.version", lambda name: None)
+    monkeypatch.setattr("sys.argv", ["compressor", "doctor"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
 
 
 def test_a_flipped_byte_is_refused_by_every_command(onnx_artifact, data_file):
