@@ -11,7 +11,7 @@ from benchmarks.budget import Budget, load_budgets
 from benchmarks.budget_example import budget_example
 from benchmarks.gate import matches
 from benchmarks.gate_run import GateReport, run_gate
-from benchmarks.history import Entry, append, entry_of, read
+from benchmarks.history import Entry, append, check_store, entry_of, read
 from benchmarks.junit import junit_xml
 from benchmarks.looks import describe, plan_looks
 from benchmarks.measure import measure, measurement_name
@@ -25,7 +25,7 @@ from compressor.app.gate_inputs import hints_for, plan_needs, read_baseline, rev
 from compressor.app.inputs import read_texts
 from compressor.core.artifact import MANIFEST, Artifact, IOSpec
 from compressor.core.errors import UsageError
-from compressor.core.folders import disk_errors, write_text
+from compressor.core.folders import check_writable, disk_errors, write_text
 from compressor.core.measurement import Measurement
 from compressor.core.schema import Record, Text
 from compressor.core.verdict import Verdict
@@ -139,6 +139,7 @@ def gate(
         RecipeError: the budget file is wrong, or is for no artifact that is there.
         UsageError: a percentile needs more runs than ``max_runs``, or a baseline that is missing or not comparable.
         ArtifactError: an artifact that was altered since it was made, and with it its accuracy.
+        FolderError: the history, or another file that is asked for, cannot be written.
         DeviceError: the device is not reached.
     """
     address = parse_device(device)
@@ -153,8 +154,9 @@ def gate(
         )
     compared = read_baseline(baseline, address, threads)
     for path in filter(None, (junit, summary)):
-        with disk_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+        check_writable(path)
+    if history is not None:
+        check_store(history)
     _make_folder(output)
     timed = [item for item in artifacts if _needs_times(item, pairs, address)]
     for item in (*timed, *([compared] if isinstance(compared, Artifact) else [])):
