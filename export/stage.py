@@ -24,8 +24,9 @@ from export.backend import backend_for
 from export.build import export_artifacts, offered_precisions
 from export.cache import ConversionCache
 from export.ladder import first_method
-from export.source import ExportRequest, check_lengths, texts_for
+from export.source import ExportRequest, check_lengths
 from export.tensorrt.versions import parse_range
+from export.texts import texts_for
 
 DEFAULT_LENGTHS = (16, 32, 64, 128)
 DEFAULT_PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from compressor.app import console
+from compressor.core.environment import version
 from compressor.core.errors import DeviceError, UsageError
 from compressor.core.task import Task
 from compressor.processes import processes
@@ -56,6 +57,22 @@ def command(*, as_json: bool = False, debug: bool = False, verbose: bool = False
     console.show_logs(verbose)
     with console.errors(as_json=as_json, debug=debug):
         yield
+
+
+def _print_version(wanted: bool) -> None:
+    """Prints the package's version and ends."""
+    if wanted:
+        typer.echo(f"compressor {version('compressor') or 'of a checkout that is not installed'}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What stands before a command."""
 
 
 @app.command()
@@ -299,10 +316,11 @@ def history(
     debug: Debug = False,
 ) -> None:
     """Show what was measured before. Where a time changed its level is found and told."""
-    from compressor.app import latency, show
+    from compressor.app import history as past
+    from compressor.app import show
 
     with command(as_json=as_json, debug=debug):
-        _print(latency.history(store, artifact=artifact, device=device, output=output), show.history, as_json)
+        _print(past.history(store, artifact=artifact, device=device, output=output), show.history, as_json)
 
 
 @app.command()

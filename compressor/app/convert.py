@@ -35,10 +35,11 @@ from export.buckets import buckets_for
 from export.build import export_artifacts
 from export.cache import ConversionCache
 from export.ladder import first_method
-from export.source import ExportRequest, texts_for
+from export.source import ExportRequest
 from export.stage import DEFAULT_LENGTHS, PARITY_TEXTS
 from export.tensorrt.device.build_engine import Profile
 from export.tensorrt.profiles import parse_profiles
+from export.texts import texts_for
 
 RUNS, PROCESSES = 200, 4
 """Timed runs of a candidate, and the processes they are spread over."""
