@@ -21,7 +21,7 @@ from compressor.models import load_config
 from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Context, Stage, StageConfig, register
 from export.backend import backend_for
-from export.build import export_artifacts, offered_precisions
+from export.build import check_precisions, export_artifacts, offered_precisions
 from export.cache import ConversionCache
 from export.ladder import first_method
 from export.source import ExportRequest, check_lengths
@@ -41,7 +41,7 @@ class ExportConfig(StageConfig):
 
     to: tuple[Format, ...] = Field(default=DEFAULT_FORMATS, min_length=1)
     precisions: tuple[Precision, ...] = Field(default=DEFAULT_PRECISIONS, min_length=1)
-    """A format gets those of them that it can be made in."""
+    """A format gets those of them that it can be made in; one that is named and that no format has is refused."""
     lengths: tuple[int, ...] = Field(default=DEFAULT_LENGTHS, min_length=1)
     tensorrt: str | None = None
     """Versions of TensorRT on the device, e.g. ``8.0 - 8.2``: what cannot read the typed graph gets one of its own."""
@@ -67,9 +67,12 @@ class ExportStage(Stage[ExportConfig]):
 
     def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
         """Checks packages, precisions and lengths; no stage changes how many tokens a model takes."""
-        for name in self.config.to:
-            backend_for(name).require()
-            offered_precisions(backend_for(name), self.config.precisions)
+        backends = [backend_for(name) for name in self.config.to]
+        for backend in backends:
+            backend.require()
+            offered_precisions(backend, self.config.precisions)
+        if "precisions" in self.config.model_fields_set:  # the default names more than an NPU has
+            check_precisions(backends, self.config.precisions)
         check_lengths(self.config.lengths, load_config(teacher))
         if self.config.tensorrt is not None:
             parse_range(self.config.tensorrt)
