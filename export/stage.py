@@ -94,7 +94,7 @@ class ExportStage(Stage[ExportConfig]):
 
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Makes one folder an artifact; formats done before a kill are taken from the scratch folder."""
-        plan = QuantizationPlan.model_validate(context.current.quantization or {})
+        plan = QuantizationPlan.beside(context.current)
         if self.config.max_drop_points is not None:
             plan = plan.model_copy(update={"max_drop_points": self.config.max_drop_points})
         device = None if self.config.device is None else context.device(self.config.device)

@@ -214,7 +214,7 @@ def _plan(checkpoint: Checkpoint, method: str | None, ladder: Sequence[LadderSte
     if checkpoint.quantization is None or method in ("dynamic", "static"):
         changes["method"] = first_method(ladder) if method in (None, "mixed") else method
     wishes = {name: value for name, value in changes.items() if value is not None}
-    return QuantizationPlan.model_validate(checkpoint.quantization or {}).model_copy(update=wishes)
+    return QuantizationPlan.beside(checkpoint).model_copy(update=wishes)
 
 
 def _stopwatch(device: str, texts: Sequence[Text]) -> Callable[[Artifact], float]:

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from compressor.core.artifact import Precision
+from compressor.core.checkpoint import QUANTIZATION, Checkpoint
+from compressor.core.errors import ModelError
 from compressor.core.limits import DropPoints
+from compressor.core.objection import objection
 from compressor.core.schema import Record
 from compressor.quantize.observers import ObserverName
 
@@ -66,6 +69,22 @@ class QuantizationPlan(Record):
     """Ranges of activations by module path that a static export takes instead of observing its own."""
     sensitivities: tuple[Sensitivity, ...] = ()
     """Each module alone, the most sensitive first; empty where no analysis ran."""
+
+    @classmethod
+    def beside(cls, checkpoint: Checkpoint) -> Self:
+        """Returns the plan that a quantize stage left beside a checkpoint's weights; the default where none did.
+
+        Raises:
+            ModelError: ``quantization.json`` is no plan.
+        """
+        found = checkpoint.quantization or {}
+        try:
+            return cls.model_validate(found)
+        except ValidationError as error:
+            raise ModelError(
+                objection(error, found).at(f"{checkpoint.path / QUANTIZATION} holds no readable plan"),
+                remedy="restore the file that was saved with these weights, or remove it to export without a plan",
+            ) from error
 
     @classmethod
     def uniform(cls, precision: Precision, **settings: Any) -> QuantizationPlan:
