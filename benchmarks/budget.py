@@ -109,6 +109,11 @@ def load_budgets(path: Path) -> BudgetFile:
         RecipeError: the file cannot be read, has an unknown or repeated key, a value of the wrong kind, a key without
             its unit, an unknown device or a budget without limits; the message names the place.
     """
+    if not path.exists():
+        raise RecipeError(
+            f"{path} does not exist; expected a budget file",
+            remedy=f"write one with: compressor gate --init ARTIFACT --budget {path}",
+        )
     value = read_yaml(path)
     _check_units(path, value)
     file = parse(BudgetFile, value, where=path.name)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.statistics import summary
 from compressor.core.errors import UsageError
-from compressor.core.folders import disk_errors
+from compressor.core.folders import check_writable, disk_errors
 from compressor.core.measurement import Measurement
 from compressor.core.schema import Record
 
@@ -67,6 +67,19 @@ def entry_of(measurement: Measurement, *, recorded: str, commit_id: str = "", ve
         cold_ms=figures.cold_ms, peak_memory_mb=figures.peak_memory_mb, invalid_reason=figures.invalid_reason,
         verdict=verdict,
     )  # fmt: skip
+
+
+def check_store(store: Path) -> None:
+    """Proves, before anything is measured for it, that entries can be added to a file; a missing one is not made.
+
+    Raises:
+        UsageError: the file is no history, or one of a later version.
+        FolderError: the place is not writable.
+    """
+    check_writable(store)
+    if store.exists():
+        with _open(store):
+            pass
 
 
 def append(store: Path, entries: Sequence[Entry]) -> None:

@@ -121,9 +121,16 @@ def check_reference(evaluation: Evaluation, name: str = "the reference model") -
 
     Raises:
         ModelError: the score does not exceed the floor (for accuracy: the majority class's share).
+        DataError: all examples have one label, so that no score exceeds it.
     """
     if evaluation.value > evaluation.majority_class:
         return
+    if evaluation.metric == "accuracy" and evaluation.majority_class == 1:
+        raise DataError(
+            f"all {evaluation.examples} examples on which {name} is scored have the same label; expected at least two "
+            "different labels, or every answer that never looks at the text is right",
+            remedy="name labelled text with examples of at least two classes, and check which column is its label",
+        )
     floor = "always answering the most frequent label" if evaluation.metric == "accuracy" else "not looking at the text"
     raise ModelError(
         f"{name} scores {evaluation.value:.1%} on {evaluation.examples} examples; expected more than the "

@@ -21,6 +21,8 @@ from compressor.rebuild import load_weights, save_weights, shaped_model, without
 from compressor.shapes import Shape, plain_shape, read_shape, shape_of, write_shape
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_FILES = frozenset({".onnx", ".tflite", ".engine", ".plan", ".safetensors", ".bin", ".pt", ".json"})
+"""Endings of files: a name that ends so is a path, whatever else it looks like."""
 
 
 def resolve(model: str | Path) -> Checkpoint:
@@ -30,6 +32,10 @@ def resolve(model: str | Path) -> Checkpoint:
         ModelError: neither a model folder nor a hub id that can be fetched.
     """
     path = Path(model)
+    if path.suffix in _FILES and not path.exists():
+        raise ModelError(
+            f"{model} does not exist; expected a model folder, a model file or a hub id", remedy="check the path"
+        )
     if path.exists() or not _HUB_ID.fullmatch(str(model)) or str(model).startswith("."):
         return Checkpoint.open(path)
     from huggingface_hub import snapshot_download

@@ -135,7 +135,7 @@ def _entry(index: int, item: dict[str, dict[str, Any] | None] | str, where: str)
         raise RecipeError(
             f"{where}: stage id '{stage_id}' cannot name a folder", remedy="use letters, digits, '.', '_' and '-'"
         )
-    config = parse(stage_type(name).config_type, settings, where=f"{where}: stages[{index}].{name}")
+    config = parse(stage_type(name).config_type, settings, where=where, below=f"stages[{index}].{name}")
     return StageEntry(id=stage_id, name=name, config=config)
 
 

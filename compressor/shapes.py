@@ -17,6 +17,7 @@ from torch import nn
 from compressor.core.checkpoint import COMPRESSION, Checkpoint
 from compressor.core.errors import ModelError
 from compressor.core.folders import write_json
+from compressor.core.objection import objection
 from compressor.core.schema import Record
 from compressor.families import FamilyAdapter, adapter_for
 from compressor.families.adapter import linear
@@ -217,7 +218,7 @@ def read_shape(checkpoint: Checkpoint) -> Shape | None:
         return Shape.model_validate(found)
     except ValidationError as error:
         raise ModelError(
-            f"{checkpoint.path / COMPRESSION} holds no readable shape: {error.errors()[0]['msg']}",
+            objection(error, found).at(f"{checkpoint.path / COMPRESSION} holds no readable shape", SHAPE),
             remedy="restore the file that was saved with these weights",
         ) from error
 

@@ -58,6 +58,7 @@ def _imports(module: str, path: Path) -> tuple[str, ...]:
         if isinstance(node, ast.Import):
             found.extend(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.append(node.module)
+            if node.module not in OURS:  # a whole package is not used; its modules that are named follow
+                found.append(node.module)
             found.extend(f"{node.module}.{alias.name}" for alias in node.names)
     return tuple(name for name in found if name.partition(".")[0] in OURS)

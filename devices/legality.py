@@ -33,16 +33,22 @@ def check_legal(
         raise IllegalOnDeviceError(f"{asked} on {profile.name}: {rule.reason}", remedy=f"use {rule.instead}")
 
 
-def check_target(profile: DeviceProfile, target: Mapping[str, str]) -> None:
-    """Raises IllegalOnDeviceError for a file that was compiled for another SoC than the device's.
+def other_target(profile: DeviceProfile, target: Mapping[str, str]) -> str | None:
+    """Returns why a file does not run on a device's SoC, or None where it does or is tied to none.
 
     Args:
         profile: the kind of device.
         target: what the artifact's manifest says it was compiled for; empty where it was not.
     """
-    if target and (profile.hexagon is None or str(profile.hexagon.soc_model) != target["soc_model"]):
-        raise IllegalOnDeviceError(
-            f"the file was compiled for {target['device']} (SoC {target['soc_model']}, Hexagon {target['hexagon']}); "
-            f"expected one for {profile.name}",
-            remedy=f"convert again with --device {profile.name}",
-        )
+    if not target or (profile.hexagon is not None and str(profile.hexagon.soc_model) == target["soc_model"]):
+        return None
+    return (
+        f"the file was compiled for {target['device']} (SoC {target['soc_model']}, Hexagon {target['hexagon']}); "
+        f"expected one for {profile.name}"
+    )
+
+
+def check_target(profile: DeviceProfile, target: Mapping[str, str]) -> None:
+    """Raises IllegalOnDeviceError for a file that :func:`other_target` says was compiled for another SoC."""
+    if (reason := other_target(profile, target)) is not None:
+        raise IllegalOnDeviceError(reason, remedy=f"convert again with --device {profile.name}")

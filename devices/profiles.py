@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Literal, get_args
+from typing import Literal
 
 import yaml
 from pydantic import ValidationError
@@ -87,11 +87,13 @@ def parse_device(text: str) -> DeviceAddress:
         return DeviceAddress(profile=profile, transport="aihub", where=where)
     if scheme == "ssh" and where:
         return DeviceAddress(profile=profile, transport="ssh", where=where)
-    known = [transport for transport in get_args(Transport) if transport != "unreached"]
+    meant = _MEANT.get(scheme, scheme)
     raise UsageError(
         f"'{text}' gives no usable address after '@'; expected local, adb:SERIAL, ssh:USER@HOST or aihub:PHONE",
-        remedy=nearest(scheme, known) if scheme not in known else f"for example {name}@{_EXAMPLES[scheme]}",
+        remedy=f"for example {name}@{_EXAMPLES[meant]}" if meant in _EXAMPLES else nearest(meant, _EXAMPLES),
     )
 
 
+_MEANT = {"usb": "adb", "serial": "adb", "android": "adb", "ip": "ssh", "tcp": "ssh"}
+"""What people write for a transport that no likeness of letters leads to."""
 _EXAMPLES = {"local": "local", "adb": "adb:R5CT1234", "ssh": "ssh:me@10.0.0.5", "aihub": "aihub:PHONE"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from export.ladder import Attempt
 from export.memory import budget_bytes, predicted_peak
 from export.processes import Job, Send, can_run_jobs, run_jobs
 from export.source import ExportRequest, ExportSource
+
+_EVERY: tuple[Precision, ...] = tuple(dict.fromkeys((*PRECISIONS, *NPU_PRECISIONS)))
 
 
 @dataclass(frozen=True)
@@ -132,16 +135,34 @@ def _export_in_process(order: Order, send: Send) -> Made:
     return export_format(order, send)
 
 
+def check_precisions(backends: Sequence[Backend], precisions: Sequence[Precision]) -> None:
+    """Refuses a precision that none of several formats has; one that some have is made in these.
+
+    Raises:
+        UsageError: there is such a precision.
+    """
+    for item in precisions:
+        if any(backend.offers(item) for backend in backends):
+            continue
+        formats = ", ".join(backend.format for backend in backends)
+        known = ", ".join(it for it in _EVERY if any(backend.offers(it) for backend in backends))
+        raise UsageError(
+            f"there is no {item} file of {formats}; expected some of {known}",
+            remedy="leave it out and set 'mixed: true' in a quantize stage, which keeps what INT8 harms in FP16"
+            if item == "mixed"
+            else "leave it out, or add a format that has it",
+        )
+
+
 def offered_precisions(backend: Backend, precisions: tuple[Precision, ...]) -> list[Precision]:
     """Returns the requested precisions that the format has, a float file before its quantised child.
 
     Raises:
         UsageError: it has none of them.
     """
-    every = dict.fromkeys((*PRECISIONS, *NPU_PRECISIONS))
-    offered = [item for item in every if item in precisions and backend.offers(item)]
+    offered = [item for item in _EVERY if item in precisions and backend.offers(item)]
     if not offered:
-        known = ", ".join(item for item in every if backend.offers(item))
+        known = ", ".join(item for item in _EVERY if backend.offers(item))
         raise UsageError(
             f"{backend.format} cannot be made in {', '.join(precisions)}; expected one of {known}",
             remedy="choose one of these for this format",

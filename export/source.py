@@ -34,6 +34,7 @@ from export.backend import ConversionSpec, Predictor
 from export.calibration import Calibration
 from export.calibration_check import check_calibration
 from export.parity import ParityCase, parity_cases
+from export.texts import texts_for
 
 MIN_LENGTH = 3
 """Two special tokens and one piece of text."""
@@ -232,22 +233,9 @@ def check_lengths(lengths: tuple[int, ...], config: Any) -> tuple[int, ...]:
         raise UsageError(
             f"lengths {', '.join(map(str, ordered)) or 'none'}: expected numbers from {MIN_LENGTH} to {limit}, "
             "the most tokens this model takes",
-            remedy=f"pass lengths of at most {limit}",
+            remedy=f"pass one or more lengths of {MIN_LENGTH} to {limit} tokens",
         )
     return ordered
-
-
-def texts_for(task: Task, text_columns: int, texts: Sequence[Text]) -> tuple[Text, ...]:
-    """Returns texts in the form that a model takes.
-
-    Single texts become pairs with a neighbour where the model reads questions and contexts, or two texts; of pairs,
-    each half is embedded or tagged by itself. Else a classifier takes what there is: pairs make it one of two texts.
-    """
-    if (task == "question-answering" or text_columns == 2) and not isinstance(texts[0], tuple):
-        return tuple(zip(map(str, texts), map(str, (*texts[1:], texts[0])), strict=True))
-    if task in ("sentence-embedding", "token-classification") and isinstance(texts[0], tuple):
-        return tuple(half for pair in texts for half in pair)
-    return tuple(texts)
 
 
 def _check_shortest(encoder: SentenceEncoder, text: Text, lengths: tuple[int, ...]) -> None:

@@ -12,6 +12,7 @@ from compressor.core.artifact import DEFAULT_FORMATS, PRECISIONS, Artifact, Form
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.device import CPU_LADDER
 from compressor.core.errors import ModelError, StageError
+from compressor.core.limits import DropPoints
 from compressor.core.schema import Text
 from compressor.core.spread import spread
 from compressor.evaluation import check_reference, evaluate_checkpoint
@@ -20,11 +21,12 @@ from compressor.models import load_config
 from compressor.quantize.plan import QuantizationPlan
 from compressor.stage import Context, Stage, StageConfig, register
 from export.backend import backend_for
-from export.build import export_artifacts, offered_precisions
+from export.build import check_precisions, export_artifacts, offered_precisions
 from export.cache import ConversionCache
 from export.ladder import first_method
-from export.source import ExportRequest, check_lengths, texts_for
+from export.source import ExportRequest, check_lengths
 from export.tensorrt.versions import parse_range
+from export.texts import texts_for
 
 DEFAULT_LENGTHS = (16, 32, 64, 128)
 DEFAULT_PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
@@ -39,13 +41,13 @@ class ExportConfig(StageConfig):
 
     to: tuple[Format, ...] = Field(default=DEFAULT_FORMATS, min_length=1)
     precisions: tuple[Precision, ...] = Field(default=DEFAULT_PRECISIONS, min_length=1)
-    """A format gets those of them that it can be made in."""
+    """A format gets those of them that it can be made in; one that is named and that no format has is refused."""
     lengths: tuple[int, ...] = Field(default=DEFAULT_LENGTHS, min_length=1)
     tensorrt: str | None = None
     """Versions of TensorRT on the device, e.g. ``8.0 - 8.2``: what cannot read the typed graph gets one of its own."""
     tune: bool = False
     """Also makes ``onnx-<precision>-ort``, with ONNX Runtime's fused operators, where that is measured to pay."""
-    max_drop_points: float | None = None
+    max_drop_points: DropPoints = None
     """Overrides the limit of a quantize stage; against the checkpoint that is exported."""
     device: str | None = None
     """The device the files are for: its profile gives the order in which precisions are tried."""
@@ -65,9 +67,12 @@ class ExportStage(Stage[ExportConfig]):
 
     def check(self, teacher: Checkpoint, earlier: tuple[str, ...]) -> None:
         """Checks packages, precisions and lengths; no stage changes how many tokens a model takes."""
-        for name in self.config.to:
-            backend_for(name).require()
-            offered_precisions(backend_for(name), self.config.precisions)
+        backends = [backend_for(name) for name in self.config.to]
+        for backend in backends:
+            backend.require()
+            offered_precisions(backend, self.config.precisions)
+        if "precisions" in self.config.model_fields_set:  # the default names more than an NPU has
+            check_precisions(backends, self.config.precisions)
         check_lengths(self.config.lengths, load_config(teacher))
         if self.config.tensorrt is not None:
             parse_range(self.config.tensorrt)
@@ -89,7 +94,7 @@ class ExportStage(Stage[ExportConfig]):
 
     def run(self, context: Context, output: Path) -> dict[str, Any]:
         """Makes one folder an artifact; formats done before a kill are taken from the scratch folder."""
-        plan = QuantizationPlan.model_validate(context.current.quantization or {})
+        plan = QuantizationPlan.beside(context.current)
         if self.config.max_drop_points is not None:
             plan = plan.model_copy(update={"max_drop_points": self.config.max_drop_points})
         device = None if self.config.device is None else context.device(self.config.device)

@@ -14,12 +14,13 @@ from benchmarks.measure import measure, measurement_name
 from benchmarks.subject import Subject, subject_of, torch_subject
 from compressor.core.artifact import Artifact
 from compressor.core.checkpoint import Checkpoint
+from compressor.core.device import DeviceProfile
 from compressor.core.errors import AcceptanceError, ParityError, StageError, UsageError
 from compressor.core.measurement import Measurement
 from compressor.core.schema import Text
 from compressor.stage import Context, Stage, StageConfig, register
 from devices.affinity import resolve_cpus
-from devices.legality import legality
+from devices.legality import legality, other_target
 from devices.profiles import DeviceAddress, parse_device
 from devices.targets import target_for
 from export.build import export_artifacts
@@ -65,11 +66,12 @@ class BenchmarkStage(Stage[BenchmarkConfig]):
 
     def requires(self, context: Context) -> None:
         """Checks that there is something to measure."""
-        devices = [parse_device(name) for name in self.config.devices]
-        if not any(self._chosen(context, device)[0] for device in devices):
+        chosen = [self._chosen(context, parse_device(name)) for name in self.config.devices]
+        if not any(artifacts for artifacts, _ in chosen):
+            reasons = dict.fromkeys(reason for _, refused in chosen for reason in refused.values())
             raise UsageError(
                 f"none of the artifacts ({', '.join(item.name for item in context.artifacts) or 'none made'}) "
-                f"can be measured on {', '.join(self.config.devices)}",
+                f"can be measured on {', '.join(self.config.devices)}{''.join(f'; {reason}' for reason in reasons)}",
                 remedy="export a format the device runs before the benchmark stage",
             )
 
@@ -106,12 +108,16 @@ class BenchmarkStage(Stage[BenchmarkConfig]):
     def _chosen(self, context: Context, device: DeviceAddress) -> tuple[list[Artifact], dict[str, str]]:
         """Returns the artifacts the device runs and, for the others, why not."""
         wanted = [item for item in context.artifacts if fnmatchcase(item.name, self.config.artifacts)]
-        refused = {
-            item.name: rule.reason
-            for item in wanted
-            if (rule := legality(device.profile, item.manifest.format, item.manifest.precision, family=item.family))
-        }
+        reasons = {item.name: _refusal(item, device.profile) for item in wanted}
+        refused = {name: reason for name, reason in reasons.items() if reason is not None}
         return [item for item in wanted if item.name not in refused], refused
+
+
+def _refusal(artifact: Artifact, profile: DeviceProfile) -> str | None:
+    """Returns why a device does not run an artifact: its format or precision, or the SoC it was compiled for."""
+    manifest = artifact.manifest
+    rule = legality(profile, manifest.format, manifest.precision, family=artifact.family)
+    return other_target(profile, manifest.target) if rule is None else rule.reason
 
 
 @dataclass(frozen=True)

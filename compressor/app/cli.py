@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 
 from compressor.app import console
+from compressor.core.environment import version
 from compressor.core.errors import DeviceError, UsageError
 from compressor.core.task import Task
 from compressor.processes import processes
@@ -26,6 +27,8 @@ app = typer.Typer(
     "missing extra; 3 inconclusive; 4 device not reachable or not in a measurable condition; 70 internal error; "
     "130 interrupted.",
 )  # fmt: skip
+_WRONG_USE: type[Exception] = typer.BadParameter.__bases__[0]
+"""click's UsageError, of the click package or of typer's own copy, as typer's version has it."""
 devices_app = typer.Typer(no_args_is_help=True, help="What can be reached, and in what condition it is.")
 app.add_typer(devices_app, name="devices")
 
@@ -54,6 +57,22 @@ def command(*, as_json: bool = False, debug: bool = False, verbose: bool = False
     console.show_logs(verbose)
     with console.errors(as_json=as_json, debug=debug):
         yield
+
+
+def _print_version(wanted: bool) -> None:
+    """Prints the package's version and ends."""
+    if wanted:
+        typer.echo(f"compressor {version('compressor') or 'of a checkout that is not installed'}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """What stands before a command."""
 
 
 @app.command()
@@ -308,10 +327,11 @@ def history(
     debug: Debug = False,
 ) -> None:
     """Show what was measured before. Where a time changed its level is found and told."""
-    from compressor.app import latency, show
+    from compressor.app import history as past
+    from compressor.app import show
 
     with command(as_json=as_json, debug=debug):
-        _print(latency.history(store, artifact=artifact, device=device, output=output), show.history, as_json)
+        _print(past.history(store, artifact=artifact, device=device, output=output), show.history, as_json)
 
 
 @app.command()
@@ -473,8 +493,19 @@ def _quiet_libraries() -> None:
 
 
 def main() -> None:
-    """Runs the command line; wrong use ends with exit code 2."""
-    app()
+    """Runs the command line; wrong use ends with exit code 2 and, with ``--json``, in a document like any error."""
+    try:
+        code = app(standalone_mode=False)
+    except _WRONG_USE as error:
+        wrong: Any = error
+        if "--json" in sys.argv[1:]:
+            helped = wrong.ctx.command_path if wrong.ctx is not None else "compressor"
+            console.print_error(UsageError.code, wrong.format_message(), f"see {helped} --help")
+        wrong.show()
+        raise SystemExit(UsageError.exit_code) from None
+    except typer.Abort:
+        raise SystemExit(console.INTERRUPTED) from None
+    raise SystemExit(code if isinstance(code, int) else 0)
 
 
 if __name__ == "__main__":

@@ -70,6 +70,11 @@ def print_json(value: BaseModel | Sequence[BaseModel] | dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
+def print_error(code: str, message: str, remedy: str) -> None:
+    """Writes an error as the JSON document of a command that failed."""
+    print_json({"error": {"code": code, "message": message, "remedy": remedy}})
+
+
 def table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None, whole: Sequence[str] = ()
 ) -> None:
@@ -120,7 +125,7 @@ def errors(*, as_json: bool, debug: bool) -> Iterator[None]:
                 stderr.print(f"process {team.index}: error: {error.message}")
             raise SystemExit(error.exit_code) from None
         if as_json:
-            print_json({"error": {"code": error.code, "message": error.message, "remedy": error.remedy}})
+            print_error(error.code, error.message, error.remedy)
         stderr.print(f"error: {error.message}", style="bold red")
         stderr.print(f"what to do: {error.remedy}")
         raise SystemExit(error.exit_code) from None
@@ -140,7 +145,7 @@ def errors(*, as_json: bool, debug: bool) -> Iterator[None]:
             stderr.print(f"process {team.index}: {message}")
             raise SystemExit(INTERNAL_ERROR) from None
         if as_json:
-            print_json({"error": {"code": "internal", "message": message, "remedy": "run again with --debug"}})
+            print_error("internal", message, "run again with --debug")
         stderr.print(message, style="bold red")
         stderr.print("what to do: run again with --debug and report what it shows")
         raise SystemExit(INTERNAL_ERROR) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,10 +35,11 @@ from export.buckets import buckets_for
 from export.build import export_artifacts
 from export.cache import ConversionCache
 from export.ladder import first_method
-from export.source import ExportRequest, texts_for
+from export.source import ExportRequest
 from export.stage import DEFAULT_LENGTHS, PARITY_TEXTS
 from export.tensorrt.device.build_engine import Profile
 from export.tensorrt.profiles import parse_profiles
+from export.texts import texts_for
 
 RUNS, PROCESSES = 200, 4
 """Timed runs of a candidate, and the processes they are spread over."""
@@ -99,6 +101,11 @@ def convert(
     Raises:
         CompressorError: see :func:`export.build.export_artifacts`; nothing is left in ``output`` then.
     """
+    if max_drop_points is not None and not 0 <= max_drop_points < math.inf:
+        raise UsageError(
+            f"--max-drop-points is {max_drop_points:g}; expected a number of percentage points, 0 or more",
+            remedy="pass e.g. --max-drop-points 1.0, or leave it out for no limit",
+        )
     if max_drop_points is not None and eval_data is None:
         raise UsageError(
             "a limit on the accuracy was given and no labelled text to measure it on", remedy="add --eval FILE"
@@ -207,7 +214,7 @@ def _plan(checkpoint: Checkpoint, method: str | None, ladder: Sequence[LadderSte
     if checkpoint.quantization is None or method in ("dynamic", "static"):
         changes["method"] = first_method(ladder) if method in (None, "mixed") else method
     wishes = {name: value for name, value in changes.items() if value is not None}
-    return QuantizationPlan.model_validate(checkpoint.quantization or {}).model_copy(update=wishes)
+    return QuantizationPlan.beside(checkpoint).model_copy(update=wishes)
 
 
 def _stopwatch(device: str, texts: Sequence[Text]) -> Callable[[Artifact], float]:

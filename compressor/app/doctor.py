@@ -47,6 +47,9 @@ _OPTIONAL = {
     "ai-edge-litert": ("ai_edge_litert", "running TFLite", "tflite"),
     "tensorrt": ("tensorrt", "building engines on an NVIDIA machine", "tensorrt"),
     "tensorrt-rtx-cu12": ("tensorrt_rtx", "building TensorRT-RTX plans without a GPU", "rtx"),
+    "onnxruntime-qnn": ("onnxruntime_qnn", "compiling for Snapdragon NPUs, and simulating them", "qnn"),
+    "qai-hub": ("qai_hub", "timing on the phones of Qualcomm AI Hub", "aihub"),
+    "onnxruntime-extensions": ("onnxruntime_extensions", "ONNX models that take the text itself", "text"),
     "datasets": ("datasets", "Parquet and datasets folders", "data"),
 }
 _PROGRAMS = {"adb": "reaching Android devices", "ssh": "reaching boards and Jetsons"}

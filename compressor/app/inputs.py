@@ -12,8 +12,6 @@ from compressor.core.schema import Text
 from compressor.data.demo_model import demo_teacher
 from compressor.data.intents import write_intents
 from compressor.data.reader import DataSpec, read_dataset, read_sentences
-from compressor.families.heads import find_task
-from compressor.models import resolve
 from compressor.pipeline import Inputs
 from compressor.recipe import Recipe
 from devices.profiles import parse_device
@@ -26,6 +24,8 @@ def find_model(name: str | Path) -> Checkpoint:
     """Returns the checkpoint of a folder, a hub id, or ``demo:minilm-l6``."""
     if str(name) == DEMO_MODEL:
         return Checkpoint.open(demo_teacher())
+    from compressor.models import resolve  # with PyTorch, which most commands on artifacts do without
+
     return resolve(name)
 
 
@@ -44,6 +44,8 @@ def read_inputs(recipe: Recipe, demo_folder: Path) -> Inputs:
     Raises:
         UsageError: a stage names a device that is not known.
     """
+    from compressor.families.heads import find_task
+
     teacher = find_model(recipe.teacher.model)
     # A head that was trained for the recipe's task has an order of labels; any other is replaced by a finetune stage.
     trained = recipe.task != "text-classification" and find_task(teacher) == recipe.task

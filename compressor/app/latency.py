@@ -11,21 +11,18 @@ from benchmarks.budget import Budget, load_budgets
 from benchmarks.budget_example import budget_example
 from benchmarks.gate import matches
 from benchmarks.gate_run import GateReport, run_gate
-from benchmarks.history import Entry, append, entry_of, read
+from benchmarks.history import Entry, append, check_store, entry_of
 from benchmarks.junit import junit_xml
 from benchmarks.looks import describe, plan_looks
 from benchmarks.measure import measure, measurement_name
-from benchmarks.report import write_report
-from benchmarks.report.data import history_report
 from benchmarks.statistics import LatencySummary, summary
 from benchmarks.subject import Subject, bare_subject, subject_of
 from benchmarks.summary import markdown_summary
-from benchmarks.trend import Series, series_of
 from compressor.app.gate_inputs import hints_for, plan_needs, read_baseline, revision
 from compressor.app.inputs import read_texts
 from compressor.core.artifact import MANIFEST, Artifact, IOSpec
 from compressor.core.errors import UsageError
-from compressor.core.folders import disk_errors, write_text
+from compressor.core.folders import check_writable, disk_errors, write_text
 from compressor.core.measurement import Measurement
 from compressor.core.schema import Record, Text
 from compressor.core.verdict import Verdict
@@ -34,8 +31,7 @@ from devices.legality import check_legal, check_target, legality
 from devices.profiles import DeviceAddress, parse_device
 from devices.targets import target_for
 from export.backend import backend_for
-from export.bare import open_bare
-from export.source import texts_for
+from export.texts import texts_for
 
 _LOG = logging.getLogger(__name__)
 REGRESSION_RUNS = 100
@@ -79,6 +75,8 @@ def bench(
     """
     place = Path(artifact)
     if place.is_file():
+        from export.bare import open_bare  # it reads a model folder with PyTorch; an artifact needs none
+
         file = open_bare(place, tokenizer)
         precision = backend_for(file.format).inspect(place).precision
         subject = bare_subject(place, file.io, format_name=file.format, precision=precision, tokenizer=file.tokenizer)
@@ -139,6 +137,7 @@ def gate(
         RecipeError: the budget file is wrong, or is for no artifact that is there.
         UsageError: a percentile needs more runs than ``max_runs``, or a baseline that is missing or not comparable.
         ArtifactError: an artifact that was altered since it was made, and with it its accuracy.
+        FolderError: the history, or another file that is asked for, cannot be written.
         DeviceError: the device is not reached.
     """
     address = parse_device(device)
@@ -153,8 +152,9 @@ def gate(
         )
     compared = read_baseline(baseline, address, threads)
     for path in filter(None, (junit, summary)):
-        with disk_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+        check_writable(path)
+    if history is not None:
+        check_store(history)
     _make_folder(output)
     timed = [item for item in artifacts if _needs_times(item, pairs, address)]
     for item in (*timed, *([compared] if isinstance(compared, Artifact) else [])):
@@ -223,27 +223,6 @@ def gate_example(
         path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, budget_example(loaded, address.profile.name, times))
     return path
-
-
-def history(
-    store: Path, *, artifact: str | None = None, device: str | None = None, output: Path | None = None
-) -> tuple[Series, ...]:
-    """Returns what was measured before, series by series, with the places where a time changed.
-
-    Args:
-        store: the SQLite file of ``gate --history``.
-        artifact: only this one's.
-        device: only this profile's, or this address's.
-        output: folder for a report with the trend plots; not written where it is None.
-
-    Raises:
-        UsageError: the file is missing or is no history.
-    """
-    found = series_of(read(store, subject=artifact, device=device))
-    if output is not None:
-        _make_folder(output)
-        write_report(output, history_report(found, created=datetime.now(UTC).isoformat(timespec="seconds")))
-    return found
 
 
 def probe(device: str) -> Probe:

@@ -60,11 +60,7 @@ def planned_exports(recipe: Recipe, inputs: Inputs) -> tuple[PlannedExport, ...]
     """Returns the export stages with the family and the plan they will find."""
     found = []
     smallest = QuantizationPlan(precision=PRECISIONS[-1])
-    plan = (
-        smallest
-        if inputs.teacher.quantization is None
-        else QuantizationPlan.model_validate(inputs.teacher.quantization)
-    )
+    plan = smallest if inputs.teacher.quantization is None else QuantizationPlan.beside(inputs.teacher)
     for entry, config in forecasts(recipe, inputs):
         if isinstance(entry.config, QuantizeConfig | QATConfig):
             limit = entry.config.max_drop_points

@@ -45,7 +45,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Judges what the marker of a test names; what is not decided is an error in the test's setup."""
     over = []
     for mark in item.iter_markers(MARK):
-        verdict = judge(item.config.rootpath, *mark.args, **mark.kwargs)
+        verdict = _judged(item.config.rootpath, *mark.args, **mark.kwargs)
         if verdict.verdict == "over_budget":
             over.append(describe(verdict))
         elif verdict.verdict != "pass":
@@ -66,7 +66,7 @@ def latency_budget(request: pytest.FixtureRequest) -> Callable[..., GateReport]:
     """Returns a function that judges an artifact; it fails the test, or raises where nothing could be decided."""
 
     def check(artifact: str | Path, **options: Any) -> GateReport:
-        verdict = judge(request.config.rootpath, artifact, **options)
+        verdict = _judged(request.config.rootpath, artifact, **options)
         if verdict.verdict == "over_budget":
             pytest.fail(describe(verdict), pytrace=False)
         if verdict.verdict != "pass":
@@ -74,6 +74,17 @@ def latency_budget(request: pytest.FixtureRequest) -> Callable[..., GateReport]:
         return verdict
 
     return check
+
+
+def _judged(root: Path, artifact: str | Path, **options: Any) -> GateReport:
+    """Judges as :func:`judge`; a user's error ends the test with its message alone."""
+    from compressor.core.errors import CompressorError
+
+    try:
+        return judge(root, artifact, **options)
+    except CompressorError as error:
+        message = f"latency budget: {error.message}\n  what to do: {error.remedy}"
+    pytest.fail(message, pytrace=False)
 
 
 def judge(root: Path, artifact: str | Path, **options: Any) -> GateReport:

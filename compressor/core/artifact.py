@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from compressor.core.errors import ArtifactError
 from compressor.core.folders import MARKER, write_json
 from compressor.core.hashing import combine, file_hashes
 from compressor.core.schema import Record
+from compressor.core.stored import read_record
 from compressor.core.task import Activation, Task
 
 Format = Literal["onnx", "tflite", "tensorrt", "onnx-qnn"]
@@ -34,6 +35,7 @@ CARD = "README.md"
 PLACEMENT = "placement.json"
 TARGET = "target.json"
 """What a compiler left where, and what a compiled file is tied to; formats compiled ahead of time write both."""
+_AGAIN = "an artifact is never edited: copy it again, or convert again"
 
 
 class TensorSpec(Record):
@@ -173,14 +175,11 @@ class Artifact:
         """
         if not (path / MANIFEST).is_file():
             raise ArtifactError(
-                f"{path} holds no {MANIFEST}; expected an artifact folder",
+                f"{path} {f'holds no {MANIFEST}' if path.exists() else 'does not exist'}; expected an artifact folder",
                 remedy="make one with 'compressor convert MODEL --to onnx -o DIR'",
             )
-        try:
-            manifest = Manifest.model_validate_json((path / MANIFEST).read_bytes())
-            io = IOSpec.model_validate_json((path / IO).read_bytes())
-        except (OSError, ValidationError) as error:
-            raise ArtifactError(f"{path}: manifest or {IO} cannot be read: {error}", remedy="convert again") from error
+        manifest = read_record(Manifest, path / MANIFEST, error=ArtifactError, remedy=_AGAIN)
+        io = read_record(IOSpec, path / IO, error=ArtifactError, remedy=_AGAIN)
         artifact = cls(path.resolve(), manifest, io)
         if verify:
             artifact.verify()
@@ -195,9 +194,8 @@ class Artifact:
             if found.get(name) != expected.get(name):
                 state = "missing" if name not in found else "unexpected" if name not in expected else "altered"
                 raise ArtifactError(
-                    f"{self.path / name} is {state}: its SHA-256 is {found.get(name, 'none')[:12]}, "
-                    f"the manifest says {expected.get(name, 'none')[:12]}",
-                    remedy="an artifact is never edited: copy it again, or convert again",
+                    f"{self.path / name} is {state}; expected {_stated(found.get(name), expected.get(name))}",
+                    remedy=_AGAIN,
                 )
 
     @property
@@ -233,6 +231,15 @@ class Artifact:
     def labels(self) -> tuple[str, ...]:
         """Label names in the order of the logits."""
         return tuple((self.path / LABELS).read_text(encoding="utf-8").splitlines())
+
+
+def _stated(found: str | None, stated: str | None) -> str:
+    """Returns what a manifest says of a file by the file's hash, and the hash it says."""
+    if stated is None:
+        return "only files that the manifest lists"
+    if found is None:
+        return "every file that the manifest lists"
+    return f"the SHA-256 {stated[:12]} of the manifest, not {found[:12]}"
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -36,7 +36,8 @@ class Checkpoint:
             ModelError: no folder, no ``config.json``, or weights only as pickle, which can run code when read.
         """
         if not path.is_dir():
-            raise ModelError(f"{path} is not a folder; expected a Hugging Face model folder", remedy="check the path")
+            state = "is not a folder" if path.exists() else "does not exist"
+            raise ModelError(f"{path} {state}; expected a Hugging Face model folder", remedy="check the path")
         if not (path / "config.json").is_file():
             raise ModelError(
                 f"{path} holds no config.json; expected a Hugging Face model folder",

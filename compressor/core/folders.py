@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -82,6 +83,21 @@ def ensure_ours(folder: Path, kind: Kind, *, force: bool = False) -> None:
             f"{folder} is not empty and is {what}; expected a new folder or an earlier {kind} folder",
             remedy="name another output folder, or pass --force to replace it",
         )
+
+
+def check_writable(file: Path) -> None:
+    """Proves, before long work for it, that a file can be written; makes the folder it is to stand in.
+
+    Raises:
+        FolderError: a folder stands there, or nothing can be written there.
+    """
+    with disk_errors(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.exists():
+            file.open("ab").close()
+        else:
+            with tempfile.TemporaryFile(dir=file.parent):
+                pass
 
 
 @contextmanager

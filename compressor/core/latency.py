@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from compressor.core.artifact import Format, Precision
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import RecipeError, UsageError
 from compressor.core.schema import Record
+from compressor.core.stored import read_record
 
 
 class LatencyModel(Record):
@@ -56,13 +57,12 @@ class LatencyModel(Record):
         Raises:
             UsageError: no such file, or no such table.
         """
-        try:
-            return cls.model_validate_json(file.read_bytes())
-        except (OSError, ValidationError) as error:
-            raise UsageError(
-                f"{file} is no latency model: {error}",
-                remedy="measure one with: python -m benchmarks.studies.layer_costs MODEL --device D",
-            ) from error
+        return read_record(
+            cls,
+            file,
+            error=UsageError,
+            remedy="measure one with: python -m benchmarks.studies.layer_costs MODEL --device D",
+        )
 
     def check(
         self, *, model_type: str, hidden_size: int, head_size: int, tokens: int, device: str | None = None

@@ -9,6 +9,8 @@ from pydantic import Field
 from compressor.core.schema import Record
 
 Limit = Annotated[float | None, Field(default=None, gt=0, strict=True, allow_inf_nan=False)]
+DropPoints = Annotated[float | None, Field(default=None, ge=0, strict=True, allow_inf_nan=False)]
+"""A fall in accuracy, in percentage points."""
 
 
 class Limits(Record):
@@ -27,7 +29,7 @@ class Limits(Record):
     """Resident memory of the measuring process, in units of 10^6 bytes, runtime and tokenizer included."""
     size_mb: Limit = None
     """Model files only, in units of 10^6 bytes."""
-    accuracy_drop_points: Annotated[float | None, Field(default=None, ge=0, strict=True, allow_inf_nan=False)] = None
+    accuracy_drop_points: DropPoints = None
     """Percentage points below the reference in the artifact's manifest (the teacher, else its checkpoint)."""
 
     delegated: Annotated[float | None, Field(default=None, ge=0, le=1, strict=True, allow_inf_nan=False)] = None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from compressor.core.errors import UsageError
 from compressor.core.folders import disk_errors, write_json
 from compressor.core.schema import Record
+from compressor.core.stored import read_record
 
 
 class Runs(Record):
@@ -83,7 +84,4 @@ class Measurement(Record):
         Raises:
             UsageError: the file is missing or is no measurement.
         """
-        try:
-            return cls.model_validate_json(path.read_bytes())
-        except (OSError, ValidationError) as error:
-            raise UsageError(f"{path} is not a readable measurement: {error}", remedy="measure again") from error
+        return read_record(cls, path, error=UsageError, remedy="name a file that 'compressor bench -o DIR' wrote")

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from compressor.core.errors import RecipeError, nearest
+from compressor.core.objection import objection
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -52,34 +53,33 @@ class _StrictLoader(yaml.SafeLoader):
         return dict(super().construct_mapping(node, deep=deep))
 
 
-def parse(model: type[ModelT], value: Any, *, where: str) -> ModelT:
+def parse(model: type[ModelT], value: Any, *, where: str, below: str = "") -> ModelT:
     """Returns ``value`` as ``model``.
 
     Args:
         model: the pydantic class to fill.
         value: what the YAML said.
-        where: how to name the place in an error, e.g. ``recipe.yaml: stages[1].distill``.
+        where: the file, as an error names it, e.g. ``recipe.yaml``.
+        below: where in the file ``value`` stands, e.g. ``stages[1].distill``; empty for the whole file.
 
     Raises:
         RecipeError: an unknown key, a missing key or a value of the wrong kind; the first one found is told.
     """
     if not isinstance(value, dict):
         raise RecipeError(
-            f"{where} holds no mapping; expected the keys {', '.join(model.model_fields)}",
+            f"{': '.join(filter(None, (where, below)))} holds no mapping; expected the keys "
+            f"{', '.join(model.model_fields)}",
             remedy="write 'key: value' lines; the README shows an example",
         )
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        # An unknown key is told first: a misspelt required key would otherwise be reported as missing.
-        details = sorted(error.errors(), key=lambda item: item["type"] != "extra_forbidden")
-        first = details[0]
-        place = ".".join([where, *(str(part) for part in first["loc"])])
-        if first["type"] == "extra_forbidden":
-            known = sorted(_fields_at(model, first["loc"][:-1]))
-            raise RecipeError(f"{place}: unknown key", remedy=nearest(str(first["loc"][-1]), known)) from error
-        found = "" if first["type"] == "missing" else f" (found {first['input']!r})"
-        raise RecipeError(f"{place}: {first['msg']}{found}", remedy="correct the value") from error
+        found = objection(error, value)
+        if found.kind == "extra_forbidden":
+            remedy = nearest(str(found.keys[-1]), _fields_at(model, found.keys[:-1]))
+        else:
+            remedy = "add the key" if found.kind == "missing" else "correct the value"
+        raise RecipeError(found.at(where, below), remedy=remedy) from error
 
 
 def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> set[str]:

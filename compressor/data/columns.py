@@ -37,7 +37,8 @@ def text_columns(table: Table, asked: str | tuple[str, str] | None) -> TextColum
     usual = " or ".join(" + ".join(columns) for columns in _GUESSES)
     raise DataError(
         f"{table.path} has the columns {', '.join(table.columns)}; expected a text column named {usual}",
-        remedy="name it with 'text_column' (two names for pairs); a text file needs a header row",
+        remedy="rename the column in the file, or name it under 'data:' of a recipe with 'text_column' (two names for "
+        "pairs); the first row has to name the columns",
     )
 
 
@@ -116,7 +117,8 @@ def require(table: Table, column: str, key: str) -> None:
     if column not in table.columns:
         raise DataError(
             f"{table.path} has no column '{column}'; found {', '.join(table.columns)}",
-            remedy=f"{nearest(column, table.columns)}; set '{key}'",
+            remedy=f"{nearest(column, table.columns)}; rename the column in the file, or name it under 'data:' of a "
+            f"recipe with '{key}'",
         )
 
 
@@ -135,7 +137,7 @@ def _text(table: Table, row: Row, column: str) -> str:
     if not isinstance(value, str):
         raise DataError(
             f"{table.path}, row {row.number}: '{column}' holds {shown(value)}, expected text",
-            remedy="mend the row, or name another text_column",
+            remedy="mend the row or leave it out",
         )
     return value
 

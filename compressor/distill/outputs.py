@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 
 import torch
 
-import compressor.shapes as shapes
+from compressor import shapes
 from compressor.families import adapter_for
 
 

@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from compressor.core.artifact import Precision
+from compressor.core.checkpoint import QUANTIZATION, Checkpoint
+from compressor.core.errors import ModelError
+from compressor.core.limits import DropPoints
+from compressor.core.objection import objection
 from compressor.core.schema import Record
 from compressor.quantize.observers import ObserverName
 
@@ -59,12 +63,28 @@ class QuantizationPlan(Record):
     machine that makes the file is such a CPU."""
     decisions: Mapping[str, Any] = Field(default_factory=dict)
     """What the stage found as it smoothed activations or rounded weights: errors with and without, what it kept."""
-    max_drop_points: float | None = None
+    max_drop_points: DropPoints = None
     """Largest fall in percentage points against the checkpoint being exported; None: no limit."""
     ranges: Mapping[str, ActivationRange] = Field(default_factory=dict)
     """Ranges of activations by module path that a static export takes instead of observing its own."""
     sensitivities: tuple[Sensitivity, ...] = ()
     """Each module alone, the most sensitive first; empty where no analysis ran."""
+
+    @classmethod
+    def beside(cls, checkpoint: Checkpoint) -> Self:
+        """Returns the plan that a quantize stage left beside a checkpoint's weights; the default where none did.
+
+        Raises:
+            ModelError: ``quantization.json`` is no plan.
+        """
+        found = checkpoint.quantization or {}
+        try:
+            return cls.model_validate(found)
+        except ValidationError as error:
+            raise ModelError(
+                objection(error, found).at(f"{checkpoint.path / QUANTIZATION} holds no readable plan"),
+                remedy="restore the file that was saved with these weights, or remove it to export without a plan",
+            ) from error
 
     @classmethod
     def uniform(cls, precision: Precision, **settings: Any) -> QuantizationPlan:

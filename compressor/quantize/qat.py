@@ -12,6 +12,7 @@ from torch import nn
 from compressor.core.checkpoint import QUANTIZATION, Checkpoint
 from compressor.core.errors import StageError
 from compressor.core.folders import write_json
+from compressor.core.limits import DropPoints
 from compressor.core.spread import spread
 from compressor.data.batches import EncodedSplit, encode_split, sorted_batches
 from compressor.distill.agreement import check_labels, check_teacher, named_teacher, same_lengths, same_vocabulary
@@ -57,7 +58,7 @@ class QATConfig(TrainSettings):
     """Training sentences on which static ranges start."""
     cache_mb: float = Field(default=1024, ge=0)
     """Most megabytes of the teacher's hidden states to keep on disk while training."""
-    max_drop_points: float | None = Field(default=None, ge=0)
+    max_drop_points: DropPoints = None
     """Largest fall in percentage points of an exported file against the checkpoint this stage makes; None: no limit."""
     reduced_range: bool | None = None
     """Train linear layers in seven bits, for ONNX on x86 CPUs without VNNI. None: in eight, which every format can

@@ -19,6 +19,7 @@ from compressor.core.checkpoint import QUANTIZATION, Checkpoint
 from compressor.core.errors import StageError, UsageError
 from compressor.core.folders import MARKER, write_json
 from compressor.core.hashing import file_hashes
+from compressor.core.limits import DropPoints
 from compressor.core.spread import spread
 from compressor.data.batches import encode_split
 from compressor.data.dataset import Split
@@ -60,7 +61,7 @@ class QuantizeConfig(StageConfig):
     """``adaptive``: weights go to the neighbour on their grid that changes a module's outputs least, where it helps."""
     calibration_sentences: int = Field(default=128, ge=2)
     """Training texts that smoothing and rounding look at."""
-    max_drop_points: float | None = Field(default=None, ge=0)
+    max_drop_points: DropPoints = None
     """Largest fall in percentage points against the checkpoint that is exported; None: no limit."""
     sensitivity: bool = False
     """Find what each module alone costs, on the validation split; the table goes into the plan, a plot beside it."""

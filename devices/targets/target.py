@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from compressor.core.errors import DeviceError
+from compressor.core.errors import DeviceError, UsageError
 from devices.conditions import Conditions
 from devices.profiles import DeviceAddress
 
@@ -87,6 +87,7 @@ def target_for(address: DeviceAddress) -> AbstractContextManager[Target]:
     """Returns the target for an address, to be entered with ``with``.
 
     Raises:
+        UsageError: the address says what the device is, not where.
         DeviceError: the device cannot be reached from here.
     """
     if address.transport == "local":
@@ -94,7 +95,7 @@ def target_for(address: DeviceAddress) -> AbstractContextManager[Target]:
 
         return LocalTarget(address)
     if address.transport == "unreached":
-        raise DeviceError(
+        raise UsageError(
             f"'{address.profile.name}' names a kind of device but not where one is; expected an address to measure on",
             remedy=f"add where one is, e.g. {address.profile.name}@adb:SERIAL or {address.profile.name}@ssh:USER@HOST",
         )

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
-import torch
-from torch import nn
 
 from compressor.core.artifact import PRECISIONS, Format, IOSpec, ModelStatistics, Precision, Signature
 from compressor.core.errors import UsageError
@@ -20,7 +19,6 @@ from compressor.quantize.plan import QuantizationPlan
 from export.backend import ConversionSpec, Predictor, require_package
 from export.calibration import Calibration
 from export.onnx import files
-from export.onnx.build import build
 from export.onnx.half import to_half
 from export.onnx.half_audit import HalfAudit, audited_half
 from export.onnx.inspection import statistics
@@ -29,13 +27,14 @@ from export.onnx.predictor import OnnxPredictor
 from export.onnx.quantize import quantize
 from export.onnx.saturation import METADATA_KEY, describe, warn_if_saturating
 from export.onnx.signatures import read_signature
-from export.onnx.tracing import TraceOptions
 from export.policy import check_policy, require_reduction, stored_precision
+
+if TYPE_CHECKING:  # what reads a file needs no PyTorch
+    from torch import nn
 
 OPSET = 18
 RANGES_FILE = "ranges.json"
 """Measured ranges, beside a file whose precision depends on them."""
-_OPTIONS = TraceOptions(opset=OPSET, integer=torch.int64, dynamic_batch=True)
 
 
 class OnnxBackend:
@@ -62,7 +61,13 @@ class OnnxBackend:
         Raises:
             StageError: the graph is not valid, or larger than the model's unique parameters allow.
         """
-        build(model, spec, output / self.model_file, _OPTIONS)
+        import torch
+
+        from export.onnx.build import build
+        from export.onnx.tracing import TraceOptions
+
+        options = TraceOptions(opset=OPSET, integer=torch.int64, dynamic_batch=True)
+        build(model, spec, output / self.model_file, options)
 
     def reduce(
         self,

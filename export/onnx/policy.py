@@ -8,7 +8,9 @@ import onnx_ir as ir
 
 from compressor.quantize.observers import Range
 from compressor.quantize.plan import QuantizationPlan
-from export.onnx.tracing import WRAPPED
+
+WRAPPED = "model"
+"""Attribute of the traced wrapper that holds the model: the first part of every node's scope."""
 
 WEIGHT_GEMMS = frozenset({"MatMul", "Gemm", "Conv"})
 

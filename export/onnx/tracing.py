@@ -15,10 +15,9 @@ from compressor.core.task import outputs_of
 from compressor.text import ATTENTION_MASK, INPUT_IDS, TOKEN_TYPE_IDS
 from export.backend import ConversionSpec
 from export.onnx.passes.finite_masks import MASK_FILL
+from export.onnx.policy import WRAPPED
 from export.onnx.quiet import errors_only
 
-WRAPPED = "model"
-"""Attribute of the wrapper that holds the model: the first part of every node's scope."""
 _MASKS_BY_PAIR = frozenset({"deberta-v2"})
 """Families that build a mask over token pairs from the (batch, tokens) mask and accept no additive mask."""
 

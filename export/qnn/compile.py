@@ -65,29 +65,25 @@ def compile_in(process: HexagonProcess, source: Path, folder: Path, lengths: tup
         return placement
 
 
-def check_made_for(wrapper: Path, npu: Npu | None = None) -> Npu:
-    """Proves, before anything is loaded, that a compiled file is for this NPU and this version of the QNN libraries.
+def check_made_for(wrapper: Path) -> Npu:
+    """Proves, before anything is loaded, that a compiled file is for this version of the QNN libraries.
+
+    Whether it is for the SoC of a device is in its manifest: :func:`devices.legality.check_target`.
 
     Args:
         wrapper: a ``model_<length>.onnx``.
-        npu: the NPU it has to be for; None: whichever it names.
 
     Returns:
         The NPU it was made for.
 
     Raises:
-        ArtifactError: it was made for another SoC or by another QNN version, or says neither.
+        ArtifactError: it was made by another QNN version, or does not say for which NPU.
     """
     try:
         metadata = {item.key: item.value for item in onnx.load(str(wrapper), load_external_data=False).metadata_props}
         made_for, sdk = Npu.model_validate_json(metadata[METADATA_KEY]), metadata[SDK_KEY]
     except (OSError, KeyError, ValueError) as error:
         raise ArtifactError(f"{wrapper} does not say for which NPU it was made", remedy="convert again") from error
-    if npu is not None and made_for.hexagon.soc_model != npu.hexagon.soc_model:
-        raise ArtifactError(
-            f"{wrapper.name} was compiled for {made_for.text}; expected {npu.text}",
-            remedy=f"convert again with --device {npu.device}",
-        )
     here = library_versions()["qnn"]
     if sdk != here:
         raise ArtifactError(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-
-from torch import nn
+from typing import TYPE_CHECKING
 
 from compressor.core.artifact import PRECISIONS, Format, IOSpec, ModelStatistics, Precision, Signature
 from compressor.core.errors import UsageError
@@ -13,6 +12,9 @@ from compressor.core.folders import disk_errors
 from compressor.quantize.plan import QuantizationPlan
 from export.backend import ConversionSpec, Predictor, require_package
 from export.calibration import Calibration
+
+if TYPE_CHECKING:  # what reads a file needs no PyTorch
+    from torch import nn
 
 _PACKAGES = {
     "litert_torch": "litert-torch",

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import nn
 
-import compressor.shapes as shapes
+from compressor import shapes
 from compressor.families import adapter_for
 from compressor.text import ATTENTION_MASK, INPUT_IDS
 from export.backend import ConversionSpec

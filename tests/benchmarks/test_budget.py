@@ -47,12 +47,12 @@ def test_reads_the_example_of_the_design(tmp_path: Path) -> None:
         ("version: 1\nbudgets: [{device: hots, p95_ms: 5}]", "did you mean 'host'"),
         (
             "version: 1\nbudgets: [{device: host, p95_ms: 5 ms}]",
-            "p95_ms: Input should be a valid number (found '5 ms')",
+            "budgets[0].p95_ms: found '5 ms'; expected a number",
         ),
-        ("version: 1\nbudgets: [{device: host, p95_ms: '5'}]", "valid number (found '5')"),
-        ("version: 1\nbudgets: [{device: host, p95_ms: -1}]", "greater than 0 (found -1)"),
-        ("version: 1\nbudgets: [{device: host, p95_ms: .nan}]", "finite number (found nan)"),
-        ("version: 1\nbudgets: [{device: host, p95_ms: true}]", "valid number (found True)"),
+        ("version: 1\nbudgets: [{device: host, p95_ms: '5'}]", "found '5'; expected a number"),
+        ("version: 1\nbudgets: [{device: host, p95_ms: -1}]", "found -1; expected a number above 0"),
+        ("version: 1\nbudgets: [{device: host, p95_ms: .nan}]", "found nan; expected a finite number"),
+        ("version: 1\nbudgets: [{device: host, p95_ms: true}]", "found True; expected a number"),
         ("version: 1\nbudgets: [{device: host}]", "sets no limit"),
         ("version: 1\nbudgets: []", "budgets"),
         ("version: 1\nbudgets: [{device: host, p95: 5}]", "'p95' has no unit; expected 'p95_ms'"),
@@ -61,7 +61,10 @@ def test_reads_the_example_of_the_design(tmp_path: Path) -> None:
         ("version: 1\nbudgets: [{device: host, accuracy_floor: 90}]", "write 0.9 for 90 %"),
         ("version: 1\nbudgets: [{device: host, delegated: 99}]", "write 0.99 for 99 %"),
         ("version: 1\nbudgets: [{device: host, by_length: {32: {}}}]", "sets no limit for length 32"),
-        ("version: 1\nbudgets: [{device: host, by_length: {many: {p95_ms: 5}}}]", "valid integer"),
+        (
+            "version: 1\nbudgets: [{device: host, by_length: {many: {p95_ms: 5}}}]",
+            "found 'many'; expected a whole number",
+        ),
         ("version: 1\nbudgets: [{device: host, by_length: {32: {cold_ms: 5}}}]", "unknown key"),
         ("version: 2\nbudgets: [{device: host, p95_ms: 5}]", "version"),
         ("version: 1\nbudgets: [{device: host, p95_ms: 5, p95_ms: 9}]", "stands twice"),
@@ -79,8 +82,9 @@ def test_what_is_wrong_is_named_with_exit_code_2(tmp_path: Path, text: str, said
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RecipeError, match=r"nowhere\.yaml"):
+    with pytest.raises(RecipeError, match=r"nowhere\.yaml does not exist") as caught:
         load_budgets(tmp_path / "nowhere.yaml")
+    assert "compressor gate --init" in caught.value.remedy
 
 
 def test_a_device_without_budgets_is_an_error(tmp_path: Path) -> None:

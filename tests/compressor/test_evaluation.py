@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from compressor.core.errors import DataError, ModelError
-from compressor.evaluation import evaluate_checkpoint, evaluate_logits
+from compressor.evaluation import check_reference, evaluate_checkpoint, evaluate_logits
 from compressor.models import load_compressed
 from compressor.text import SentenceEncoder
 from tests.compressor.tiny_data import tiny_dataset
@@ -40,6 +40,13 @@ def test_what_cannot_be_evaluated() -> None:
         evaluate_logits(np.array([[1.0, np.nan]]), [0])
     with pytest.raises(ModelError, match="labels up to 2"):
         evaluate_logits(np.zeros((1, 2)), [2])
+
+
+def test_examples_of_one_class_are_the_data_s_fault_not_the_model_s() -> None:
+    right = evaluate_logits(np.eye(2, dtype=np.float32)[[1, 1, 1]], [1, 1, 1])
+    with pytest.raises(DataError, match=r"all 3 examples .* have the same label; expected at least two") as caught:
+        check_reference(right)
+    assert "two classes" in caught.value.remedy
 
 
 def test_batching_changes_no_answer(tmp_path) -> None:

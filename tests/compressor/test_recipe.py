@@ -36,10 +36,17 @@ def test_stages_get_their_position_and_name_as_id(tmp_path):
         ("epochs: 1", "epoch: 1", r"stages\[0\]\.finetune\.epoch: unknown key", "did you mean 'epochs'"),
         ("- finetune", "- finetun", "unknown stage 'finetun'", "did you mean 'finetune'"),
         ("size_mb: 20", "size_gb: 20", r"accept\.size_gb: unknown key", "did you mean 'size_mb'"),
-        ("stages:", "stage:", r"r\.yaml\.stage: unknown key", "did you mean 'stages'"),
+        ("stages:", "stage:", r"r\.yaml: stage: unknown key", "did you mean 'stages'"),
         ("dir: data", "directory: data", r"data\.directory: unknown key", "did you mean 'dir'"),
-        ("to: [onnx]", "to: [onxx]", r"stages\[2\]\.export\.to\.0", "correct"),
-        ("version: 1", "version: 2", r"r\.yaml\.version", "correct"),
+        (
+            "to: [onnx]",
+            "to: [onxx]",
+            r"r\.yaml: stages\[2\]\.export\.to\[0\]: found 'onxx'; expected 'onnx', 'tflite'",
+            "correct",
+        ),
+        ("to: [onnx]", "max_drop_points: -1", "max_drop_points: found -1; expected a number of at least 0", "correct"),
+        ("to: [onnx]", "max_drop_points: .nan", "max_drop_points: found nan; expected a finite number", "correct"),
+        ("version: 1", "version: 2", r"r\.yaml: version: found 2; expected 1", "correct"),
     ],
 )
 def test_a_wrong_key_is_named_with_the_nearest_known_one(tmp_path, old, new, place, remedy):

@@ -54,6 +54,8 @@ def test_addresses(text: str, transport: str, where: str, name: str) -> None:
         ("host@local:1", "expected local"),
         ("jetson-orin-nano@shh:me@box", "did you mean 'ssh'"),
         ("jetson-orin-nano@ssh:", "ssh:me@10.0.0.5"),
+        ("pixel-4@usb:", "for example pixel-4@adb:R5CT1234"),
+        ("pixel-4@bluetooth:x", "known: adb, aihub, local, ssh"),
         ("snapdragon-865@adb", "adb:R5CT1234"),
     ],
 )
@@ -64,10 +66,10 @@ def test_what_cannot_be_parsed_is_wrong_use(text: str, said: str) -> None:
     assert caught.value.exit_code == 2
 
 
-def test_a_kind_of_device_alone_is_not_reached() -> None:
-    with pytest.raises(DeviceError) as caught:
+def test_a_kind_of_device_alone_is_wrong_use() -> None:
+    with pytest.raises(UsageError) as caught:
         target_for(parse_device("mobile-cpu"))
-    assert caught.value.exit_code == 4
+    assert caught.value.exit_code == 2
     assert "mobile-cpu@adb:SERIAL" in str(caught.value)
 
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from compressor.app.benchmark import BenchmarkConfig, BenchmarkStage
-from compressor.app.cli import app
+from compressor.app.cli import app, main
 from compressor.core.errors import UsageError
 from compressor.families import adapter_for
 from compressor.models import load_config
@@ -84,6 +84,14 @@ def test_convert_keeps_an_older_artifact_when_the_new_one_fails(checkpoint_of, o
         (["convert", "no-such-model", "--to", "onnx", "-o", "{tmp}/o"], 2, ["no-such-model", "check the path"]),
         (["convert", "{tmp}", "--to", "onnx", "-o", "{tmp}/o"], 2, ["no config.json"]),
         (["inspect", "{tmp}"], 2, ["no config.json"]),
+        (["inspect", "bare/none.onnx"], 2, ["bare/none.onnx does not exist", "check the path"]),
+        (["inspect", "{tmp}/none"], 2, ["none does not exist", "check the path"]),
+        (["bench", "{tmp}/none"], 2, ["none does not exist; expected an artifact folder"]),
+        (["convert", "{model}", "--to", "onnx", "--lengths", "0", "-o", "{tmp}/o"],
+         2, ["pass one or more lengths of 3 to 64 tokens"]),
+        (["gate", "{artifact}", "--budget", "{tmp}/none.yaml"],
+         2, ["none.yaml does not exist", "compressor gate --init"]),
+        (["evaluate", "{model}", "--data", "{tmp}/columns.tsv"], 2, ["rename the column in the file"]),
         (["evaluate", "{model}", "--data", "{tmp}/none.tsv"], 2, ["does not exist"]),
         (["bench", "{tmp}"], 2, ["holds no manifest.json"]),
         (["devices", "probe", "snapdragn-865"], 2, ["did you mean 'snapdragon-865'"]),
@@ -102,6 +110,7 @@ def test_convert_keeps_an_older_artifact_when_the_new_one_fails(checkpoint_of, o
 )  # fmt: skip
 def test_a_user_s_error_is_one_message_with_its_code(checkpoint_of, onnx_artifact, tmp_path, arguments, code, words):
     places = {"tmp": tmp_path, "model": checkpoint_of("bert").path, "artifact": onnx_artifact}
+    (tmp_path / "columns.tsv").write_text("text\tintent\nhello\tgreet\nbye\tleave\n")
     failed(run(*(argument.format(**places) for argument in arguments)), code, *words)
     assert not (tmp_path / "o").exists()
 
@@ -111,6 +120,44 @@ def test_an_error_with_json_is_one_document(tmp_path):
     document = json.loads(result.stdout)
     assert document["error"]["code"] == "model"
     assert document["error"]["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["gate"], "Missing argument"),
+        (["gate", "x", "--bogus"], "No such option: --bogus"),
+        (["gate", "x", "--threads", "0"], "Invalid value for '--threads'"),
+        (["nonsense"], "No such command 'nonsense'"),
+    ],
+)
+def test_wrong_options_with_json_are_one_document_too(monkeypatch, capsys, arguments, message):
+    for as_json in (True, False):
+        monkeypatch.setattr("sys.argv", ["compressor", *arguments, *(["--json"] if as_json else [])])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        found = capsys.readouterr()
+        assert ended.value.code == 2
+        assert message in found.err
+        if as_json:
+            error = json.loads(found.out)["error"]
+            assert (error["code"], message in error["message"]) == ("usage", True)
+            assert "--help" in error["remedy"]
+        else:
+            assert found.out == ""
+
+
+def test_the_command_line_ends_with_a_command_s_own_exit_code(monkeypatch, capsys, tmp_path):
+    for arguments, code in ((["devices", "list"], 0), (["inspect", str(tmp_path / "none")], 2), (["--help"], 0)):
+        monkeypatch.setattr("sys.argv", ["compressor", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == code
+    monkeypatch.setattr("compressor.app.doctor.version", lambda name: None)
+    monkeypatch.setattr("sys.argv", ["compressor", "doctor"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
 
 
 def test_a_flipped_byte_is_refused_by_every_command(onnx_artifact, data_file):

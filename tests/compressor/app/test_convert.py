@@ -9,6 +9,7 @@ import pytest
 from compressor.app import convert as conversion
 from compressor.app.convert import convert
 from compressor.core.device import DeviceProfile
+from compressor.core.errors import ModelError, UsageError
 from compressor.quantize.plan import QuantizationPlan
 from compressor.text import SentenceEncoder
 from devices.profiles import DeviceAddress
@@ -30,6 +31,25 @@ def test_the_users_sentences_decide_the_lengths(checkpoint_of, sentences, tmp_pa
     artifact = convert(checkpoint.path, to="tensorrt", output=tmp_path / "o", sentences=sentences, threads=1)
     assert artifact.io.lengths == buckets_for(lengths, max_tokens=64)
     assert artifact.io.lengths[-1] < 16
+
+
+def test_a_damaged_plan_is_told_with_its_place(checkpoint_of, tmp_path):
+    folder = Path(shutil.copytree(checkpoint_of("bert").path, tmp_path / "planned"))
+    (folder / "quantization.json").write_text('{"max_drop_points": -1.0}')
+    with pytest.raises(ModelError, match=r"quantization\.json holds no readable plan: max_drop_points: found -1\.0"):
+        convert(folder, to="onnx", precision="int8", output=tmp_path / "o", threads=1)
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize("limit", [-1.0, float("nan"), float("inf")])
+def test_a_limit_that_is_none_is_refused_before_any_work(checkpoint_of, sentences, tmp_path, limit):
+    with pytest.raises(
+        UsageError, match=r"--max-drop-points is \S+; expected a number of percentage points, 0 or more"
+    ):
+        convert(
+            checkpoint_of("bert").path, to="onnx", output=tmp_path / "o", eval_data=sentences, max_drop_points=limit
+        )
+    assert not (tmp_path / "o").exists()
 
 
 def test_int8_for_a_board_with_tensorrt_8(checkpoint_of, sentences, tmp_path, monkeypatch):

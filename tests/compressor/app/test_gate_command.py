@@ -147,7 +147,7 @@ def test_a_device_that_is_not_there_has_exit_code_4(artifact, sentences, tmp_pat
     )
     refused(result, 4, "error:")
     unreached = run("gate", artifact.path, "--budget", file, "--sentences", sentences, "--device", "mobile-cpu")
-    refused(unreached, 4, "error:")
+    refused(unreached, 2, "'mobile-cpu' names a kind of device", "mobile-cpu@adb:SERIAL")
 
 
 def test_an_artifact_that_changed_since_its_accuracy_was_measured_is_refused(
@@ -187,3 +187,17 @@ def test_history_is_appended_listed_and_drawn(artifact, sentences, calls, tmp_pa
     assert "p95 over time" in (tmp_path / "trend" / "report.html").read_text()
     refused(run("history", tmp_path / "missing.sqlite"), 2, "does not exist")
     assert json.loads(run("history", store, "--artifact", "other", "--json").stdout) == []
+
+
+def test_files_that_cannot_be_written_are_told_before_anything_is_measured(
+    artifact, sentences, calls, tmp_path: Path
+) -> None:
+    budget = budget_file(tmp_path, "p95_ms: 5.0")
+    arguments = ("gate", artifact.path, "--budget", budget, "--sentences", sentences)
+    (tmp_path / "file").write_text("no history")
+    for option in ("--history", "--junit", "--summary"):
+        refused(run(*arguments, option, tmp_path), 2, f"{tmp_path} cannot be written")
+        refused(run(*arguments, option, tmp_path / "file" / "x"), 2, "a file stands where a folder is needed")
+    refused(run(*arguments, "--history", tmp_path / "file"), 2, "cannot be used as a history")
+    assert calls == []
+    assert run(*arguments, "--history", tmp_path / "new" / "history.sqlite").exit_code == 0

@@ -118,8 +118,11 @@ def test_by_hand_fails(latency_budget):
 
 
 def test_wrong_use_is_told(latency_budget):
-    with pytest.raises(Exception, match="expected either limits or a file"):
-        latency_budget(ARTIFACT)
+    latency_budget(ARTIFACT)
+
+
+@pytest.mark.latency_budget("artifacts/none", size_mb=1)
+def test_no_artifact(): ...
 """
     )
     done = shell(
@@ -139,10 +142,14 @@ def test_wrong_use_is_told(latency_budget):
         "test_is_an_error": "error",
         "test_by_hand": "passed",
         "test_by_hand_fails": "failure",
-        "test_wrong_use_is_told": "passed",
+        "test_wrong_use_is_told": "failure",
+        "test_no_artifact": "error",
     }, done.stdout
     assert "size_mb: 0.01" in done.stdout
     assert "the manifest holds no placement" in done.stdout
+    assert "expected either limits or a file" in done.stdout
+    assert "what to do: make one with 'compressor convert'" in done.stdout
+    assert "errors.UsageError" not in done.stdout, "a message, not a traceback"
 
 
 def test_the_plugin_is_registered() -> None:

@@ -71,3 +71,15 @@ def test_a_precision_that_a_format_never_has_is_refused_before_the_first_stage(r
     with pytest.raises(UsageError, match="onnx cannot be made in w8a8; expected one of fp32, fp16, int8, int4"):
         run(recipe, tmp_path / "run")
     assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_a_precision_that_none_of_the_formats_has_is_not_dropped_in_silence(recipe, tmp_path):
+    stages = recipe.read_text().partition("  - prune")[0]
+    recipe.write_text(f"{stages}  - export: {{to: [onnx], precisions: [int8, mixed], lengths: [16]}}\n")
+    with pytest.raises(UsageError, match="there is no mixed file of onnx; expected some of fp32") as caught:
+        run(recipe, tmp_path / "run")
+    assert "'mixed: true' in a quantize stage" in caught.value.remedy
+    recipe.write_text(f"{stages}  - export: {{to: [onnx], precisions: [int8, w8a8], lengths: [16]}}\n")
+    with pytest.raises(UsageError, match="there is no w8a8 file of onnx"):
+        run(recipe, tmp_path / "run")
+    assert not (tmp_path / "run" / "checkpoints").exists()

@@ -127,7 +127,7 @@ def test_a_second_run_finds_everything_done(road, place):
         ("accept.size_mb=0.001", 1, ""),
         ("accept.artifacts=tflite-in8", 2, "matches none of"),
         ("stages.benchmark.devices=[hots]", 2, "did you mean 'host'"),
-        ("stages.benchmark.devices=[jetson-orin-nano]", 4, "expected an address"),
+        ("stages.benchmark.devices=[jetson-orin-nano]", 2, "expected an address"),
         ("stages.export.lengths=[8, 9000]", 2, "from 3 to 64"),
         ("stages.distill.teacher=01-finetun", 2, "did you mean '01-finetune'"),
     ],

@@ -175,7 +175,7 @@ def test_bad_inputs_are_named(teacher, words, tmp_path):
         config(augment=augment, losses=[{"name": "logits"}, {"name": "labels"}])
     with pytest.raises(ModelError, match="no head that predicts masked words"):
         Distill(config(augment={"model": str(teacher.path)})).requires(context(tmp_path, teacher))
-    with pytest.raises(ModelError, match="is not a folder"):
+    with pytest.raises(ModelError, match="does not exist"):
         Distill(config(augment={"model": "./nowhere"})).check(teacher, ())
     Distill(config(augment={"model": "01-pretrain"})).check(teacher, ("01-pretrain",))
     where = context(tmp_path, teacher)

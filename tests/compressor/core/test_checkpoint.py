@@ -7,7 +7,7 @@ from compressor.core.errors import ModelError
 def test_a_folder_that_is_no_model(tmp_path):
     with pytest.raises(ModelError, match=r"no config\.json"):
         Checkpoint.open(tmp_path)
-    with pytest.raises(ModelError, match="is not a folder"):
+    with pytest.raises(ModelError, match="does not exist"):
         Checkpoint.open(tmp_path / "none")
 
 

@@ -15,7 +15,7 @@ class Outer(Record):
 
 
 def test_an_unknown_key_names_its_place_and_the_nearest_known_key():
-    with pytest.raises(RecipeError, match=r"r\.yaml\.losses\.0\.temprature: unknown key") as caught:
+    with pytest.raises(RecipeError, match=r"^r\.yaml: losses\[0\]\.temprature: unknown key") as caught:
         parse(Outer, {"version": 1, "losses": [{"temprature": 2.0}]}, where="r.yaml")
     assert caught.value.remedy == "did you mean 'temperature'?"
 
@@ -27,8 +27,15 @@ def test_a_misspelt_required_key_is_told_as_unknown_not_as_missing():
 
 
 def test_a_value_of_the_wrong_kind_shows_what_was_found():
-    with pytest.raises(RecipeError, match=r"r\.yaml\.version: .*found 'one'"):
+    with pytest.raises(RecipeError, match=r"^r\.yaml: version: found 'one'; expected a whole number"):
         parse(Outer, {"version": "one"}, where="r.yaml")
+
+
+def test_a_part_of_a_file_is_named_with_its_file():
+    with pytest.raises(RecipeError, match=r"^r\.yaml: stages\[1\]\.outer\.version: the key is missing "):
+        parse(Outer, {}, where="r.yaml", below="stages[1].outer")
+    with pytest.raises(RecipeError, match=r"^r\.yaml: stages\[1\]\.outer holds no mapping; expected the keys version"):
+        parse(Outer, [], where="r.yaml", below="stages[1].outer")
 
 
 def test_yaml_errors_name_the_line(tmp_path):

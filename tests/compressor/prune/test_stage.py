@@ -242,7 +242,7 @@ def test_no_table_and_half_a_table_are_refused(checkpoint_of, tmp_path):
     for text in (None, "{}", TABLE.model_dump_json().replace("[0.5,1.0]", "[0.5]")):
         if text is not None:
             file.write_text(text)
-        with pytest.raises(UsageError, match="is no latency model"):
+        with pytest.raises(UsageError, match=r"latency\.json (does not exist|cannot be read: \w+)"):
             stage.requires(context(tmp_path, checkpoint_of("bert")))
     assert stage.files() == (file,)
 

@@ -8,8 +8,6 @@ import pytest
 
 from compressor.core.errors import ArtifactError, IllegalOnDeviceError, StageError
 from export.bundle import read_parity
-from export.qnn import compile as compiling
-from export.qnn.npu import Npu
 from export.qnn.predictor import SimulatedPredictor
 from export.text_predictor import TextPredictor
 from tests.export.qnn.helpers import EVALUATION, PHONE
@@ -76,13 +74,6 @@ def test_a_context_of_another_qnn_version_is_refused_before_it_is_loaded(two_len
     onnx.save(model, path)
     with pytest.raises(ArtifactError, match=says):
         TextPredictor.load(two_lengths)
-
-
-def test_a_context_for_another_soc_is_refused_before_it_is_loaded(two_lengths):
-    hexagon = {"soc_model": 69, "arch": 79, "precisions": ["fp16"]}
-    other = Npu.model_validate({"device": "snapdragon-8elite", "hexagon": hexagon})
-    with pytest.raises(ArtifactError, match=r"compiled for snapdragon-8gen3.*expected snapdragon-8elite"):
-        compiling.check_made_for(two_lengths.path / "model_8.onnx", other)
 
 
 def test_evaluate_tells_that_a_simulator_answered_a_sample(two_lengths, tmp_path):
