@@ -44,3 +44,7 @@ def __getattr__(name: str) -> Any:
     from compressor.app import api
 
     return getattr(api, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -29,6 +29,7 @@ _WORDS = {
     "path_type": "a path",
     "tuple_type": "a list",
     "list_type": "a list",
+    "sequence_str": "a list, not one text",
     "dict_type": "a mapping of keys",
     "model_type": "a mapping of keys",
     "model_attributes_type": "a mapping of keys",

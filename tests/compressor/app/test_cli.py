@@ -243,7 +243,7 @@ def test_the_verbs_are_functions_however_often_they_are_asked_for(onnx_artifact,
 
     for _ in range(2):
         assert all(callable(getattr(compressor, name)) for name in compressor.__all__)
-    assert compressor.evaluate(onnx_artifact, data_file, threads=1).examples == 3
+    assert compressor.evaluate(str(onnx_artifact), str(data_file), threads=1).examples == 3
     assert compressor.inspect(onnx_artifact).precision == "fp32"
 
 
