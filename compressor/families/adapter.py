@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import nn
+if TYPE_CHECKING:  # what reads a config needs no PyTorch
+    from torch import nn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +98,8 @@ class FamilyAdapter:
 
     def word_embedding(self, model: nn.Module) -> nn.Embedding:
         """Returns the word embeddings: weight of shape (vocabulary, embedding width)."""
+        from torch import nn
+
         table = model.get_submodule(self.word_embeddings)
         if not isinstance(table, nn.Embedding):
             raise TypeError(f"{self.word_embeddings} of {type(model).__name__} is no Embedding")
@@ -104,6 +107,8 @@ class FamilyAdapter:
 
     def encoder_layers(self, model: nn.Module) -> nn.ModuleList:
         """Returns the list of stored encoder layers."""
+        from torch import nn
+
         layers = model.get_submodule(self.layers)
         if not isinstance(layers, nn.ModuleList):
             raise TypeError(f"{self.layers} of {type(model).__name__} is no ModuleList")
@@ -151,6 +156,8 @@ class FamilyAdapter:
 
 def linear(host: nn.Module, path: str) -> nn.Linear:
     """Returns the linear module at ``path`` of ``host``."""
+    from torch import nn
+
     module = host.get_submodule(path)
     if not isinstance(module, nn.Linear):
         raise TypeError(f"{path} of {type(host).__name__} is no Linear")

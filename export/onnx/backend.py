@@ -27,6 +27,7 @@ from export.onnx.predictor import OnnxPredictor
 from export.onnx.quantize import quantize
 from export.onnx.saturation import METADATA_KEY, describe, warn_if_saturating
 from export.onnx.signatures import read_signature
+from export.onnx.trace_options import TraceOptions
 from export.policy import check_policy, require_reduction, stored_precision
 
 if TYPE_CHECKING:  # what reads a file needs no PyTorch
@@ -35,6 +36,7 @@ if TYPE_CHECKING:  # what reads a file needs no PyTorch
 OPSET = 18
 RANGES_FILE = "ranges.json"
 """Measured ranges, beside a file whose precision depends on them."""
+_OPTIONS = TraceOptions(opset=OPSET, integer="int64", dynamic_batch=True)
 
 
 class OnnxBackend:
@@ -61,13 +63,9 @@ class OnnxBackend:
         Raises:
             StageError: the graph is not valid, or larger than the model's unique parameters allow.
         """
-        import torch
-
         from export.onnx.build import build
-        from export.onnx.tracing import TraceOptions
 
-        options = TraceOptions(opset=OPSET, integer=torch.int64, dynamic_batch=True)
-        build(model, spec, output / self.model_file, options)
+        build(model, spec, output / self.model_file, _OPTIONS)
 
     def reduce(
         self,

@@ -12,7 +12,8 @@ from compressor.core.errors import StageError
 from export.backend import ConversionSpec
 from export.onnx import files
 from export.onnx.passes import ModulePathsPass, clean
-from export.onnx.tracing import TraceOptions, trace
+from export.onnx.trace_options import TraceOptions
+from export.onnx.tracing import trace
 
 _MAX_GROWTH = 1.1
 _GRAPH_BYTES_A_NODE = 1024

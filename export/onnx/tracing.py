@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 import warnings
-from dataclasses import dataclass
 from pathlib import Path
 
 import onnx_ir as ir
@@ -17,19 +16,10 @@ from export.backend import ConversionSpec
 from export.onnx.passes.finite_masks import MASK_FILL
 from export.onnx.policy import WRAPPED
 from export.onnx.quiet import errors_only
+from export.onnx.trace_options import TraceOptions
 
 _MASKS_BY_PAIR = frozenset({"deberta-v2"})
 """Families that build a mask over token pairs from the (batch, tokens) mask and accept no additive mask."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TraceOptions:
-    """What differs between the formats that start from an ONNX graph."""
-
-    opset: int
-    integer: torch.dtype
-    """Type of the token ids: int64 for ONNX users, int32 for TensorRT."""
-    dynamic_batch: bool
 
 
 class TracedModel(nn.Module):
@@ -69,7 +59,7 @@ def trace(model: nn.Module, spec: ConversionSpec, options: TraceOptions) -> ir.M
     """
     names = [INPUT_IDS, ATTENTION_MASK, *([TOKEN_TYPE_IDS] if spec.takes_token_types else [])]
     rows, tokens = (2 if options.dynamic_batch else 1), min(8, spec.max_tokens)
-    ids = torch.full((rows, tokens), spec.pad_id + 1 if spec.pad_id == 0 else 0, dtype=options.integer)
+    ids = torch.full((rows, tokens), spec.pad_id + 1 if spec.pad_id == 0 else 0, dtype=getattr(torch, options.integer))
     mask = torch.ones_like(ids)
     mask[:, -1] = 0
     example = (ids, mask, torch.zeros_like(ids))[: len(names)]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import onnx
-import torch
-from torch import nn
 
 from compressor.core.artifact import (
     NPU_PRECISIONS,
@@ -27,10 +26,9 @@ from compressor.quantize.plan import QuantizationPlan
 from export.backend import ConversionSpec, Predictor, require_package
 from export.calibration import Calibration
 from export.onnx import files
-from export.onnx.build import build
 from export.onnx.predictor import OnnxPredictor
 from export.onnx.signatures import read_signature
-from export.onnx.tracing import TraceOptions
+from export.onnx.trace_options import TraceOptions
 from export.qnn.compile import CONTEXT, compile_graph, wrapper_name
 from export.qnn.inspection import statistics_of
 from export.qnn.masks import NpuMasksPass
@@ -39,12 +37,15 @@ from export.qnn.phone import phone_instructions
 from export.qnn.predictor import SimulatedPredictor
 from export.qnn.quantize import quantize
 
+if TYPE_CHECKING:  # what reads a file needs no PyTorch
+    from torch import nn
+
 OPSET = 20
 """The first with Gelu: as one operator it runs on the NPU at 16 bits, where its Erf does not."""
 PLAIN = "plain.onnx"
 """The graph that was compiled, for devices that compile themselves; its ``tokens`` dimension is still free."""
 LENGTHS_KEY = "compressor.lengths"
-_OPTIONS = TraceOptions(opset=OPSET, integer=torch.int32, dynamic_batch=False)
+_OPTIONS = TraceOptions(opset=OPSET, integer="int32", dynamic_batch=False)
 
 
 class QnnBackend:
@@ -74,6 +75,8 @@ class QnnBackend:
             IllegalOnDeviceError: the device has no NPU that encoders compile for.
             StageError: the graph is not valid, or larger than the model's unique parameters allow.
         """
+        from export.onnx.build import build
+
         npu = npu_of(spec.device)
         path = output / PLAIN
         metadata = {METADATA_KEY: npu.to_text(), LENGTHS_KEY: ",".join(map(str, spec.lengths))}

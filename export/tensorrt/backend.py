@@ -6,9 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING
 
 from compressor.core.artifact import Format, IOSpec, ModelStatistics, Precision, Signature
 from compressor.core.errors import UsageError
@@ -18,12 +16,11 @@ from export.backend import ConversionSpec, Predictor, require_package
 from export.calibration import Calibration
 from export.onnx import files
 from export.onnx.backend import RANGES_FILE, audit_note, reduce_graph
-from export.onnx.build import build
 from export.onnx.half_audit import HalfAudit
 from export.onnx.inspection import statistics
 from export.onnx.predictor import OnnxPredictor
 from export.onnx.signatures import read_signature
-from export.onnx.tracing import TraceOptions
+from export.onnx.trace_options import TraceOptions
 from export.tensorrt.engines import build_engine_here, build_rtx_plan
 from export.tensorrt.graphs import WEAK_FILE, graphs_in, weak_graph_needed, write_weak_graph
 from export.tensorrt.int8 import TYPED_OPSET, Quantized, plan_int8, quantize_typed
@@ -31,9 +28,12 @@ from export.tensorrt.profiles import METADATA_KEY, from_text, profiles_of, to_te
 from export.tensorrt.scripts import write_build_files
 from export.tensorrt.versions import RANGE_KEY, parse_range
 
+if TYPE_CHECKING:  # what reads a file needs no PyTorch
+    from torch import nn
+
 OPSET = 17
 """The first with LayerNormalization, and the last that TensorRT 8.6 reads."""
-_OPTIONS = TraceOptions(opset=OPSET, integer=torch.int32, dynamic_batch=False)
+_OPTIONS = TraceOptions(opset=OPSET, integer="int32", dynamic_batch=False)
 
 
 class TensorRTBackend:
@@ -64,6 +64,8 @@ class TensorRTBackend:
             UsageError: profiles that are not ascending, or reach beyond the model's tokens.
             StageError: the graph is not valid, or larger than the model's unique parameters allow.
         """
+        from export.onnx.build import build
+
         metadata = {METADATA_KEY: to_text(profiles_of(spec))}
         if spec.tensorrt is not None:
             metadata[RANGE_KEY] = parse_range(spec.tensorrt).text

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("simulated_answers")
 def test_a_gelu_in_pieces_leaves_the_npu_and_is_refused(trained, tmp_path, monkeypatch):
     needs_qnn()
     # Opset 18 has no Gelu: it becomes Div, Erf, Add and Mul, and the NPU has no Erf for 16-bit values.
-    monkeypatch.setattr(backend, "_OPTIONS", backend.TraceOptions(opset=18, integer=backend.torch.int32,
+    monkeypatch.setattr(backend, "_OPTIONS", backend.TraceOptions(opset=18, integer="int32",
                                                                   dynamic_batch=False))  # fmt: skip
     artifact = one(export(trained, tmp_path / "made", "w8a16", selection=None, report=None))
     placement = artifact.manifest.placement

@@ -46,6 +46,16 @@ def test_version_devices_doctor_and_history_do_without_pytorch(store: Path) -> N
         assert loaded == [], arguments
 
 
+def test_backends_that_only_read_do_without_pytorch() -> None:
+    code = (
+        "import sys; from typing import get_args; from compressor.core.artifact import Format; "
+        "from export.backend import backend_for; [backend_for(name) for name in get_args(Format)]; "
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.split() == ["False"], done.stderr
+
+
 def test_inspect_and_a_gate_on_size_do_without_pytorch(onnx_artifact: Path, tmp_path: Path) -> None:
     budget = tmp_path / "budgets.yaml"
     budget.write_text("version: 1\nbudgets:\n  - {device: host, size_mb: 100}\n")
