@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from benchmarks.report import write_report
 from benchmarks.report.data import history_report
 from benchmarks.trend import Series, series_of
 from compressor.core.folders import disk_errors
+
+_LOG = logging.getLogger(__name__)
 
 
 def history(
@@ -26,7 +29,12 @@ def history(
     Raises:
         UsageError: the file is missing or is no history.
     """
-    found = series_of(read(store, subject=artifact, device=device))
+    entries = read(store, subject=artifact, device=device)
+    if invalid := sum(entry.invalid_reason is not None for entry in entries):
+        _LOG.warning(
+            "%d of %d measurements are left out: the machine was in no condition to measure", invalid, len(entries)
+        )
+    found = series_of(entries)
     if output is not None:
         with disk_errors(output):
             output.mkdir(parents=True, exist_ok=True)
