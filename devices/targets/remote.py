@@ -120,7 +120,7 @@ class RemoteTarget:
         if tree in self._trees:
             return tree
         stored = self._store([local / name for name in files])
-        lines = [f"rm -rf {tree} && mkdir {tree}"]
+        lines = [f"rm -rf {shlex.quote(tree)} && mkdir {shlex.quote(tree)}"]
         for name in files:
             link = f"{tree}/{name}"
             lines.append(f"mkdir -p {shlex.quote(link.rpartition('/')[0])}")
@@ -207,7 +207,8 @@ class RemoteTarget:
         places = {file: self._place(file) for file in files}
         unknown = {place: file for file, place in places.items() if place not in self._stored}
         if unknown:
-            lines = [f"f={shlex.quote(place)}; if [ -f $f ]; then touch $f; else echo $f; fi" for place in unknown]
+            test = 'if [ -f "$f" ]; then touch "$f"; else echo "$f"; fi'
+            lines = [f"f={shlex.quote(place)}; {test}" for place in unknown]
             missing = [place for place in self.ask("\n".join(lines)).stdout.splitlines() if place in unknown]
             self._send({place: unknown[place] for place in missing})
             self._stored |= unknown.keys()

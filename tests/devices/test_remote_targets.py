@@ -15,7 +15,9 @@ import pytest
 
 from compressor.core.errors import DeviceError, UsageError
 from devices.targets import target_for
+from devices.targets.adb import AdbLink
 from devices.targets.remote import RemoteTarget
+from devices.targets.ssh import SshLink
 from devices.targets.target import ConnectionLostError
 from tests.devices.phones import Device, adb_server, board, needs_adb, needs_sshd, phone
 
@@ -139,6 +141,25 @@ def test_folders_keep_their_names_and_the_working_folder_goes(device: Device, tm
         mine = Path(target.path("x")).parent
         assert mine.name in device.leftovers
     assert mine.name not in device.leftovers
+
+
+def test_a_home_with_spaces_is_one_path_and_nothing_beside_it_is_touched(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for way in (AdbLink, SshLink):
+        monkeypatch.setattr(way, "base", f'"{tmp_path}/my disk  2/compressor"')
+    precious = tmp_path / "my" / "precious"
+    precious.parent.mkdir()
+    precious.write_text("x", encoding="utf-8")
+    folder = tmp_path / "artifact"
+    folder.mkdir()
+    (folder / "model.onnx").write_text("content", encoding="utf-8")
+    with target_for(device.address) as target:
+        assert (Path(target.push(folder)) / "model.onnx").read_text(encoding="utf-8") == "content"
+    assert precious.exists()
+    with target_for(device.address) as target:
+        monkeypatch.setattr(target._link, "send", None)
+        assert (Path(target.push(folder)) / "model.onnx").read_text(encoding="utf-8") == "content"
 
 
 def test_a_hundred_hostile_names_are_files_and_arguments_and_nothing_else(
