@@ -85,7 +85,7 @@ def measure(
             for subject in shuffle.sample(waiting, len(waiting)):
                 part = orders[subject.name]
                 if device.transport != "local":
-                    during.append(cool_down(target.conditions, before, limit_s=COOL_DOWN_S))
+                    during += cool_down(target.conditions, before, limit_s=COOL_DOWN_S)
                 _LOG.info("process %d of %d: %s", number + 1, len(part), subject.name)
                 job = _job(subject, sentences, part[number], threads=threads, warmup=warmup or WarmUp(), cpus=cores)
                 results[subject.name].append(run_job(target, job, time_limit_s=time_limit_s))

@@ -152,15 +152,16 @@ def test_a_warm_device_rests_until_it_is_cool_or_time_is_up() -> None:
         return reading(temperatures_c={"cpu": next(heat)})
 
     found = cool_down(read, first, limit_s=60, sleep=waited.append, clock=lambda: sum(waited))
-    assert found.temperatures_c == {"cpu": 54.0}
+    assert [one.temperatures_c for one in found] == [{"cpu": 70.0}, {"cpu": 54.0}]
     assert len(waited) == 2
 
     hot = reading(temperatures_c={"cpu": 90.0}, thermal_status=3)
     waited.clear()
-    assert cool_down(lambda: hot, first, limit_s=20, sleep=waited.append, clock=lambda: sum(waited)) is hot
+    found = cool_down(lambda: hot, first, limit_s=20, sleep=waited.append, clock=lambda: sum(waited))
+    assert found[-1] is hot
     assert sum(waited) == 20
     waited.clear()
-    cool_down(reading, reading(), limit_s=20, sleep=waited.append, clock=lambda: 0.0)
+    assert len(cool_down(reading, reading(), limit_s=20, sleep=waited.append, clock=lambda: 0.0)) == 1
     assert waited == []
 
 
