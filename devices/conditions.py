@@ -54,7 +54,7 @@ class Conditions(Record):
     """One reading. A field is None where the system does not tell."""
 
     clock_s: float
-    """Monotonic time of the reading; only differences mean something."""
+    """Monotonic time of the reading, on the device's own clock where it tells; only differences mean something."""
     cores: int
     """Cores this process may use (its affinity mask)."""
     load_average: float | None = None

@@ -13,7 +13,8 @@ _USER_HZ = 100.0
 _PI_LIMITS = {0: "under-voltage", 1: "clock capped", 2: "throttled", 3: "soft temperature limit"}
 
 CONDITIONS = (
-    section("load", "cat /proc/loadavg")
+    section("uptime", "cat /proc/uptime")
+    + section("load", "cat /proc/loadavg")
     + section("memory", "cat /proc/meminfo")
     + section("cores", "nproc || grep -c ^processor /proc/cpuinfo")
     + section("stat", "head -n 1 /proc/stat")
@@ -56,6 +57,11 @@ def conditions(found: dict[str, str]) -> dict[str, Any]:
         "temperatures_c": _zones(found.get("zones", "")),
         "limits": _pi_limits(found.get("pi", "")),
     }
+
+
+def uptime_s(found: dict[str, str]) -> float | None:
+    """Returns the seconds since the device was started, on its own clock: less than before where it has restarted."""
+    return number(next(iter(found.get("uptime", "").split()), None))
 
 
 def fingerprint(found: dict[str, str]) -> dict[str, str]:

@@ -11,9 +11,9 @@ from devices.conditions import Cluster, Conditions, judge
 from devices.cooldown import cool_down
 from devices.prepare import prepared
 from devices.profiles import parse_device
-from devices.readings import android, jetson, linux
-from devices.readings.sections import section, sections
-from devices.targets import target_for
+from devices.readings import android, jetson, linux, read_conditions
+from devices.readings.sections import MARK, section, sections
+from devices.targets import Completed, target_for
 from tests.devices.phones import Device, adb_server, needs_adb, phone, program
 
 THERMAL = (
@@ -61,6 +61,33 @@ def test_a_phone_tells_heat_battery_screen_and_the_clocks_of_each_cluster(device
     assert "Pixel 4" in who["model"]
     quiet = found.model_copy(update={"load_average": 0.5, "stolen_s": None})
     assert judge(quiet, quiet, threads=1).invalid_reason is None
+
+
+class Answering:
+    """A device that gives one answer to whatever it is asked."""
+
+    def __init__(self, answer: str) -> None:
+        self.address = parse_device("raspberry-pi-5@ssh:board")
+        self._answer = answer
+
+    def ask(self, script: str, *, time_limit_s: float = 60) -> Completed:
+        return Completed(0, self._answer, "", 0.1)
+
+
+def test_the_time_of_a_reading_is_the_device_s_own_so_that_a_restart_shows() -> None:
+    before, after = (
+        read_conditions(Answering(f"{MARK}uptime\n{uptime}\n")) for uptime in ("500.25 900.10", "20.00 3.10")
+    )
+    assert (before.clock_s, after.clock_s) == (500.25, 20.0)
+    silent = [read_conditions(Answering(f"{MARK}uptime\n")).clock_s for _ in range(2)]
+    assert silent[0] <= silent[1]
+
+
+@needs_adb
+def test_a_phone_s_own_uptime_is_read(device: Device) -> None:
+    with target_for(device.address) as target:
+        uptime = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
+        assert abs(target.conditions().clock_s - uptime) < 30
 
 
 @needs_adb
