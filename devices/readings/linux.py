@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from devices.conditions import Cluster
@@ -10,6 +11,8 @@ from devices.readings.sections import number, section
 _POLICY = ("related_cpus", "scaling_governor", "scaling_cur_freq", "scaling_max_freq", "cpuinfo_max_freq")
 _USER_HZ = 100.0
 """Ticks a second in /proc/stat: 100 on every Linux port of these devices (proc(5))."""
+_NO_TEMPERATURE = re.compile(r"(?:^|[-_])(?:ibat|vbat|bcl)(?:[-_]|$)|^socd?$")
+"""Thermal zones of Qualcomm's battery current limiter: milliamperes, millivolts and percent, not degrees."""
 _PI_LIMITS = {0: "under-voltage", 1: "clock capped", 2: "throttled", 3: "soft temperature limit"}
 
 CONDITIONS = (
@@ -108,7 +111,7 @@ def _zones(text: str) -> dict[str, float]:
     for line in text.splitlines():
         name, _, value = line.rpartition(" ")
         degrees = number(value)
-        if name and degrees is not None and 0 < degrees < 200_000:
+        if name and not _NO_TEMPERATURE.search(name) and degrees is not None and 0 < degrees < 200_000:
             found[name] = degrees / 1e3 if degrees >= 1000 else degrees
     return found
 

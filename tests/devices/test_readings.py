@@ -136,6 +136,17 @@ def test_recorded_thermal_service_and_tegrastats() -> None:
     assert "gpu_mhz" not in tx2
 
 
+def test_a_battery_s_current_voltage_and_charge_are_no_temperatures() -> None:
+    service = "Current temperatures from HAL:\n" + "".join(
+        f"\tTemperature{{mValue={value}, mType={kind}, mName={name}, mStatus=0}}\n"
+        for value, kind, name in [(34.5, 0, "CPU"), (4.06, 6, "vbat"), (1200.0, 7, "ibat"), (75.0, 8, "soc")]
+    )
+    assert android.thermal_temperatures(service) == {"CPU": 34.5}
+    zones = "cpu-1-0-usr 31900\npm8150_tz 29801\npm8150b-ibat-lvl0 546\npm8150b-vbat-lvl1 3986\nvbat 3986\nsoc 72\n"
+    found = linux.conditions({"zones": f"{zones}pm8350b-bcl-lvl0 60\nsocd 28\nsoc-thermal 41000\n"})
+    assert found["temperatures_c"] == {"cpu-1-0-usr": 31.9, "pm8150_tz": 29.801, "soc-thermal": 41.0}
+
+
 @pytest.mark.parametrize(
     ("text", "mhz"), [("GR3D_FREQ 84%@[713]", 713), ("GR3D_FREQ 84%@713", 713), ("GR3D_FREQ 0%", None)]
 )
