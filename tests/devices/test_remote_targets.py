@@ -19,7 +19,7 @@ from devices.targets.adb import AdbLink
 from devices.targets.remote import RemoteTarget
 from devices.targets.ssh import SshLink
 from devices.targets.target import ConnectionLostError
-from tests.devices.phones import Device, adb_server, board, needs_adb, needs_sshd, phone
+from tests.devices.phones import Device, adb_server, board, needs_adb, needs_sshd, phone, program
 
 WAYS = [pytest.param("adb", marks=needs_adb), pytest.param("ssh", marks=needs_sshd)]
 HOSTILE = [
@@ -266,6 +266,32 @@ def test_hostile_hosts_are_not_reached_and_not_run(name: str, monkeypatch: pytes
     with pytest.raises(DeviceError, match="is not reached"), target_for(parse_device(f"mobile-cpu@ssh:{name}")):
         pass
     assert not (tmp_path / "pwned").exists()
+
+
+@needs_sshd
+def test_what_a_login_shell_prints_is_no_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with board(tmp_path / "board", monkeypatch) as device:
+        program(tmp_path / "board/bin", "python3", "exit 1")
+        precious = tmp_path / "precious"
+        precious.mkdir()
+        greeting = f"Welcome\n{precious}\naarch64\n"
+        (tmp_path / "board/greeting").write_text(greeting, encoding="utf-8")
+        # As bash does of ~/.bashrc, whatever shell the account that runs the tests has.
+        shell = program(tmp_path, "shell", f'cat {tmp_path}/board/greeting; exec sh "$@"')
+        device.kill()
+        with (tmp_path / "board/sshd_config").open("a", encoding="utf-8") as config:
+            config.write(f'ForceCommand {shell} -c "$SSH_ORIGINAL_COMMAND"\n')
+        device.start()
+        file = tmp_path / "model.onnx"
+        file.write_bytes(b"content")
+        with target_for(device.address) as target:
+            assert target.machine == os.uname().machine
+            assert target.ask("echo one; echo two").stdout == "one\ntwo\n"
+            target.pull(target.push(file), tmp_path / "back")
+        assert (tmp_path / "back").read_bytes() == b"content"
+        assert precious.is_dir()
+        assert device.leftovers == []
+        assert (device.root / "cache/compressor/store").is_dir()
 
 
 @pytest.mark.parametrize("program", ["adb", "ssh"])
