@@ -1,8 +1,8 @@
 """A device at the end of a link: a folder of its own there, files by content, commands under a supervisor.
 
 On the device everything lives below one folder (``Link.base``): ``store/`` keeps pushed files under their content's
-hash, so that a file travels once, and forgets what a week has not used; ``work-…/`` belongs to one connection and is
-removed when it ends. Nothing else on the device is touched.
+hash, so that a file travels once; ``engines/`` keeps what was built there; both forget what a week has not used.
+``work-…/`` belongs to one connection and is removed when it ends. Nothing else on the device is touched.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ work=$base/work-{token}
 mkdir -p "$base/store" "$work" || exit 1
 command -v setsid >/dev/null || {{ echo 'this device has no setsid' >&2; exit 1; }}
 find "$base/store" -type f -mtime +7 -exec rm -f {{}} + 2>/dev/null
+find "$base/engines" -mindepth 1 -maxdepth 1 -mtime +7 -exec rm -rf {{}} + 2>/dev/null
 find "$base" -maxdepth 1 -name 'work-*' -mtime +1 -exec rm -rf {{}} + 2>/dev/null
 printf '%s\\n' "$base" "$work" "$(uname -m)" "$(command -v python3)"
 """
