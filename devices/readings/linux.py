@@ -8,7 +8,7 @@ from typing import Any
 from devices.conditions import Cluster
 from devices.readings.sections import number, section
 
-_POLICY = ("related_cpus", "scaling_governor", "scaling_cur_freq", "scaling_max_freq", "cpuinfo_max_freq")
+POLICY_FILES = ("related_cpus", "scaling_governor", "scaling_cur_freq", "scaling_max_freq", "cpuinfo_max_freq")
 _USER_HZ = 100.0
 """Ticks a second in /proc/stat: 100 on every Linux port of these devices (proc(5))."""
 _NO_TEMPERATURE = re.compile(r"(?:^|[-_])(?:ibat|vbat|bcl)(?:[-_]|$)|^socd?$")
@@ -24,7 +24,7 @@ CONDITIONS = (
     + section(
         "policies",
         "for p in /sys/devices/system/cpu/cpufreq/policy*; do "
-        f'for f in {" ".join(_POLICY)}; do [ -r $p/$f ] && echo "$p $f $(cat $p/$f)"; done; done',
+        f'for f in {" ".join(POLICY_FILES)}; do [ -r $p/$f ] && echo "$p $f $(cat $p/$f)"; done; done',
     )
     + section(
         "zones",
@@ -45,16 +45,16 @@ FINGERPRINT = (
 def conditions(found: dict[str, str]) -> dict[str, Any]:
     """Returns the fields of ``Conditions`` that the answer to ``CONDITIONS`` holds."""
     cores = number(found.get("cores", "").strip())
-    clusters = _clusters(found.get("policies", ""))
-    governors = {cluster.governor for cluster in clusters if cluster.governor}
-    clocks = [cluster.current_mhz for cluster in clusters if cluster.current_mhz]
+    found_clusters = clusters(found.get("policies", ""))
+    governors = {cluster.governor for cluster in found_clusters if cluster.governor}
+    clocks = [cluster.current_mhz for cluster in found_clusters if cluster.current_mhz]
     ticks = found.get("stat", "").split()
     return {
         "cores": int(cores) if cores else 1,
         "load_average": number(next(iter(found.get("load", "").split()), None)),
         "memory_available_mb": _kilobytes(found.get("memory", ""), "MemAvailable:", 1e3),
         "stolen_s": float(ticks[8]) / _USER_HZ if len(ticks) > 8 and ticks[8].isdigit() else None,
-        "clusters": clusters,
+        "clusters": found_clusters,
         "governor": governors.pop() if len(governors) == 1 else None,
         "frequency_mhz": sum(clocks) / len(clocks) if clocks else None,
         "temperatures_c": _zones(found.get("zones", "")),
@@ -82,7 +82,8 @@ def fingerprint(found: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _clusters(text: str) -> tuple[Cluster, ...]:
+def clusters(text: str) -> tuple[Cluster, ...]:
+    """Returns the clusters of an answer with a line for each of a policy's ``POLICY_FILES``: path, file, content."""
     policies: dict[str, dict[str, str]] = {}
     for line in text.splitlines():
         policy, _, rest = line.partition(" ")
