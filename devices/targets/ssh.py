@@ -54,7 +54,6 @@ class SshLink:
 
     def __init__(self, where: str) -> None:
         self.name = f"ssh:{where}"
-        self._where = where
         found = _WITH_PORT.fullmatch(where)
         self._host: str = found["host"] if found else where
         self._port: str | None = found["port"] if found else None
@@ -67,7 +66,8 @@ class SshLink:
             return
         said = last_line(result.errors) or ("no answer" if result.returncode is None else "it ended the session")
         remedy = next((text for sign, text in _REMEDIES if sign in result.errors), "try by hand: ssh {where}")
-        raise DeviceError(f"{self.name} is not reached: {said}", remedy=remedy.format(where=shlex.quote(self._where)))
+        where = f"{f'-p {self._port} ' if self._port else ''}{shlex.quote(self._host)}"
+        raise DeviceError(f"{self.name} is not reached: {said}", remedy=remedy.format(where=where))
 
     def shell(self, script: str, *, time_limit_s: float) -> ClientResult:
         """Feeds a script to ``sh`` there; what the login shell printed before it is left out of the output."""

@@ -294,6 +294,19 @@ def test_what_a_login_shell_prints_is_no_answer(monkeypatch: pytest.MonkeyPatch,
         assert (device.root / "cache/compressor/store").is_dir()
 
 
+@pytest.mark.parametrize(
+    ("where", "remedy"), [("me@box:2222", "ssh-copy-id -p 2222 me@box"), ("me@box", "ssh-copy-id me@box")]
+)
+def test_what_to_do_about_a_refused_login_can_be_typed_as_it_is(
+    where: str, remedy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    refusing = program(tmp_path, "ssh", "echo 'me@box: Permission denied (publickey).' >&2; exit 255")
+    monkeypatch.setenv("COMPRESSOR_SSH", str(refusing))
+    with pytest.raises(DeviceError, match="Permission denied") as caught:
+        SshLink(where).connect()
+    assert str(caught.value.remedy).endswith(remedy)
+
+
 @pytest.mark.parametrize("program", ["adb", "ssh"])
 def test_a_missing_client_says_what_to_install(program: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from devices.profiles import parse_device
