@@ -78,8 +78,8 @@ class RemoteTarget:
         self._imports: dict[str, bool] = {}
 
     def __enter__(self) -> RemoteTarget:
-        self._link.connect()
         try:
+            self._link.connect()
             # Retried like any other question; a folder that the lost try may have left is swept up later.
             hello = self.ask(_HELLO.format(base=self._link.base, token=secrets.token_hex(8)))
             if hello.returncode != 0:

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from compressor.core.errors import DeviceError, UsageError
+from devices.profiles import parse_device
 from devices.targets import target_for
 from devices.targets.adb import AdbLink
 from devices.targets.remote import RemoteTarget
@@ -243,8 +244,6 @@ def test_nul_and_names_that_are_no_variables_are_wrong_use(target: RemoteTarget)
 @needs_adb
 @pytest.mark.parametrize("name", HOSTILE[:-1])
 def test_hostile_serials_are_not_found_and_not_run(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from devices.profiles import parse_device
-
     monkeypatch.chdir(tmp_path)
     with (
         adb_server(monkeypatch, tmp_path),
@@ -259,8 +258,6 @@ def test_hostile_serials_are_not_found_and_not_run(name: str, monkeypatch: pytes
 @needs_sshd
 @pytest.mark.parametrize("name", [*HOSTILE[:-1], "-oProxyCommand=touch pwned", "$(touch pwned)@127.0.0.1"])
 def test_hostile_hosts_are_not_reached_and_not_run(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from devices.profiles import parse_device
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COMPRESSOR_SSH", "ssh -F /dev/null -o ProxyCommand=false")
     with pytest.raises(DeviceError, match="is not reached"), target_for(parse_device(f"mobile-cpu@ssh:{name}")):
@@ -278,10 +275,10 @@ def test_what_a_login_shell_prints_is_no_answer(monkeypatch: pytest.MonkeyPatch,
         (tmp_path / "board/greeting").write_text(greeting, encoding="utf-8")
         # As bash does of ~/.bashrc, whatever shell the account that runs the tests has.
         shell = program(tmp_path, "shell", f'cat {tmp_path}/board/greeting; exec sh "$@"')
-        device.kill()
-        with (tmp_path / "board/sshd_config").open("a", encoding="utf-8") as config:
-            config.write(f'ForceCommand {shell} -c "$SSH_ORIGINAL_COMMAND"\n')
-        device.start()
+        key = (tmp_path / "board/user.pub").read_text(encoding="utf-8")
+        (tmp_path / "board/authorized_keys").write_text(
+            f'command="{shell} -c \\"$SSH_ORIGINAL_COMMAND\\"" {key}', encoding="utf-8"
+        )
         file = tmp_path / "model.onnx"
         file.write_bytes(b"content")
         with target_for(device.address) as target:
@@ -297,20 +294,23 @@ def test_what_a_login_shell_prints_is_no_answer(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize(
     ("where", "remedy"), [("me@box:2222", "ssh-copy-id -p 2222 me@box"), ("me@box", "ssh-copy-id me@box")]
 )
-def test_what_to_do_about_a_refused_login_can_be_typed_as_it_is(
+def test_a_refused_login_leaves_nothing_and_says_what_to_type(
     where: str, remedy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     refusing = program(tmp_path, "ssh", "echo 'me@box: Permission denied (publickey).' >&2; exit 255")
     monkeypatch.setenv("COMPRESSOR_SSH", str(refusing))
-    with pytest.raises(DeviceError, match="Permission denied") as caught:
-        SshLink(where).connect()
+    made: list[str] = []
+    monkeypatch.setattr("tempfile.mkdtemp", lambda **_: made.append(f"{tmp_path}/sockets") or made[-1])
+    (tmp_path / "sockets").mkdir()
+    with pytest.raises(DeviceError, match="Permission denied") as caught, target_for(parse_device(f"host@ssh:{where}")):
+        pass
+    assert made
+    assert not (tmp_path / "sockets").exists()
     assert str(caught.value.remedy).endswith(remedy)
 
 
 @pytest.mark.parametrize("program", ["adb", "ssh"])
 def test_a_missing_client_says_what_to_install(program: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from devices.profiles import parse_device
-
     monkeypatch.setenv("PATH", str(tmp_path))
     where = "adb:R5CT1234" if program == "adb" else "ssh:me@box"
     with (
