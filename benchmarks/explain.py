@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from benchmarks.budget import share_of
+from benchmarks.budget import bucket_of, share_of
+from benchmarks.gate import times_of
 from benchmarks.gate_run import Hint
 from benchmarks.report.data import ArtifactRow
 from benchmarks.statistics import percentile
@@ -45,16 +46,17 @@ def explain(check: Check, artifact: Artifact, evidence: Evidence) -> list[Hint]:
     if evidence.operators:
         top = list(evidence.operators.items())[:_MOST_OPERATORS]
         lines.append("time by operator: " + ", ".join(f"{name} {part:.0%}" for name, part in top))
-    lines += _length_mix(check, evidence.measurement)
+    if bucket_of(check.name) is None:
+        lines += _length_mix(check, artifact, evidence.measurement)
     lines += _next_precision(check, artifact, evidence, share)
     lines += _smaller(check, artifact, evidence)
     return [Hint(artifact=artifact.name, limit=check.name, text=line) for line in lines]
 
 
-def _length_mix(check: Check, measurement: Measurement) -> list[str]:
+def _length_mix(check: Check, artifact: Artifact, measurement: Measurement) -> list[str]:
     """Says which lengths the slow runs have, and how much of what ran was padding."""
     runs = measurement.runs
-    lengths, times = np.array(runs.length), np.array(runs.inference_ms)
+    lengths, times = np.array(runs.length), np.array(times_of(check.name, artifact, measurement)[0])
     slow = times > check.budget
     if not slow.any():
         return []
@@ -86,8 +88,9 @@ def _next_precision(check: Check, artifact: Artifact, evidence: Evidence, share:
     step = smaller[0]
     precision = step.partition("-")[0]
     for name, (other, measured) in evidence.siblings.items():
-        if other.manifest.format == manifest.format and other.manifest.precision == precision:
-            found = percentile(measured.runs.inference_ms, share)
+        same = other.manifest.format == manifest.format and other.manifest.precision == precision
+        if same and (times := times_of(check.name, other, measured)[0]):
+            found = percentile(times, share)
             verdict = "within" if found <= check.budget else "still over"
             return [
                 f"precision: {step} is next on the ladder; {name} is it, measured here: {found:.3g} ms "

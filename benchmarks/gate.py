@@ -189,6 +189,30 @@ def in_bucket(lengths: Sequence[int], bucket: int, artifact: Artifact) -> np.nda
     return (found == bucket) if artifact.io.lengths else (found <= bucket) & (found > bucket / 2)
 
 
+def times_of(name: str, artifact: Artifact, measurement: Measurement) -> tuple[list[float], list[int]]:
+    """Returns what a limit looks at, with the process of each; nothing where the measurement does not hold it.
+
+    Args:
+        name: a budget's key.
+        artifact: what was measured; says which lengths a bucket takes in.
+        measurement: its runs.
+    """
+    runs = measurement.runs
+    if name == "cold_ms":
+        return list(measurement.cold_ms), []
+    if name == "peak_memory_mb":
+        return [] if measurement.peak_memory_mb is None else [measurement.peak_memory_mb], []
+    if name == "total_p95_ms":
+        if runs.tokenize_ms is None:
+            return [], []
+        return [a + b for a, b in zip(runs.tokenize_ms, runs.inference_ms, strict=True)], list(runs.process)
+    bucket = bucket_of(name)
+    if bucket is None:
+        return list(runs.inference_ms), list(runs.process)
+    chosen = np.flatnonzero(in_bucket(runs.length, bucket[0], artifact))
+    return [runs.inference_ms[index] for index in chosen], [runs.process[index] for index in chosen]
+
+
 @dataclass(frozen=True)
 class _Finding:
     value: float | None
@@ -214,7 +238,7 @@ def _measured(name: str, limit: float, artifact: Artifact, measurement: Measurem
     if name in REGRESSIONS:
         return _regression(name, limit, measurement, rule)
     share = share_of(name)
-    times, process = _times(name, artifact, measurement)
+    times, process = times_of(name, artifact, measurement)
     value = percentile(times, share) if share is not None and times else max(times, default=None)
     if measurement.invalid_reason is not None:
         return _Finding(value, "invalid", measurement.invalid_reason, runs=len(times))
@@ -230,24 +254,6 @@ def _measured(name: str, limit: float, artifact: Artifact, measurement: Measurem
         times, process, limit, share, alpha=rule.alpha, alpha_over=rule.alpha_over, margin=rule.margin
     )
     return _Finding(value, judged.outcome, judged.detail, runs=judged.runs, over=judged.over)
-
-
-def _times(name: str, artifact: Artifact, measurement: Measurement) -> tuple[list[float], list[int]]:
-    """Returns what a limit looks at, with the process of each."""
-    runs = measurement.runs
-    if name == "cold_ms":
-        return list(measurement.cold_ms), []
-    if name == "peak_memory_mb":
-        return [] if measurement.peak_memory_mb is None else [measurement.peak_memory_mb], []
-    if name == "total_p95_ms":
-        if runs.tokenize_ms is None:
-            return [], []
-        return [a + b for a, b in zip(runs.tokenize_ms, runs.inference_ms, strict=True)], list(runs.process)
-    bucket = bucket_of(name)
-    if bucket is None:
-        return list(runs.inference_ms), list(runs.process)
-    chosen = np.flatnonzero(in_bucket(runs.length, bucket[0], artifact))
-    return [runs.inference_ms[index] for index in chosen], [runs.process[index] for index in chosen]
 
 
 def _cold(times: Sequence[float], limit: float) -> _Finding:

@@ -94,6 +94,8 @@ def append(store: Path, entries: Sequence[Entry]) -> None:
     with disk_errors(store):
         store.parent.mkdir(parents=True, exist_ok=True)
     with _open(store) as connection:
+        connection.execute(_TABLE)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         rows = [{**entry.model_dump(), "fingerprint": json.dumps(entry.fingerprint)} for entry in entries]
         connection.executemany(f"INSERT INTO measurements ({', '.join(names)}) VALUES ({marks})", rows)
 
@@ -128,15 +130,8 @@ def _open(store: Path) -> Iterator[sqlite3.Connection]:
     try:
         connection = sqlite3.connect(store, timeout=30.0)
         try:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version not in (0, SCHEMA_VERSION):
-                raise UsageError(
-                    f"{store} is a history of version {version}; this program knows {SCHEMA_VERSION}",
-                    remedy="use the program that wrote it, or begin a new file",
-                )
+            _check_ours(store, connection)
             with connection:
-                connection.execute(_TABLE)
-                connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
                 yield connection
         finally:
             connection.close()
@@ -145,3 +140,20 @@ def _open(store: Path) -> Iterator[sqlite3.Connection]:
             f"{store} cannot be used as a history: {error}; expected a SQLite file of 'compressor gate --history'",
             remedy="name another file, or a place that can be written",
         ) from error
+
+
+def _check_ours(store: Path, connection: sqlite3.Connection) -> None:
+    """Refuses another program's database and a later version; an empty file may become a history."""
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if version not in (0, SCHEMA_VERSION) and "measurements" in tables:
+        raise UsageError(
+            f"{store} is a history of version {version}; this program knows {SCHEMA_VERSION}",
+            remedy="use the program that wrote it, or begin a new file",
+        )
+    if tables and "measurements" not in tables:
+        raise UsageError(
+            f"{store} is another program's database, with the tables {', '.join(sorted(tables))}; expected a SQLite "
+            "file of 'compressor gate --history'",
+            remedy="name another file",
+        )

@@ -85,7 +85,7 @@ def measure(
             for subject in shuffle.sample(waiting, len(waiting)):
                 part = orders[subject.name]
                 if device.transport != "local":
-                    during.append(cool_down(target.conditions, before, limit_s=COOL_DOWN_S))
+                    during += cool_down(target.conditions, before, limit_s=COOL_DOWN_S)
                 _LOG.info("process %d of %d: %s", number + 1, len(part), subject.name)
                 job = _job(subject, sentences, part[number], threads=threads, warmup=warmup or WarmUp(), cpus=cores)
                 results[subject.name].append(run_job(target, job, time_limit_s=time_limit_s))
@@ -231,12 +231,12 @@ def _measurement(
 
 
 def _clock_problem(readings: Sequence[Conditions]) -> str | None:
-    """Returns what is wrong where a later reading has an earlier time: the device restarted, or its clock was set."""
+    """Returns what is wrong where a later reading has an earlier time: the device, whose uptime it is, restarted."""
     times = [reading.clock_s for reading in readings]
     steps = [later - earlier for earlier, later in pairwise(times)]
     if min(steps) >= 0:
         return None
-    return f"the device's clock stepped back by {-min(steps):.1f} s during the run: it restarted or was set; repeat"
+    return f"the device's clock stepped back by {-min(steps):.1f} s during the run: it restarted; repeat"
 
 
 def _strayed(results: Sequence[RunnerResult], cpus: tuple[int, ...]) -> str | None:

@@ -11,7 +11,7 @@ from devices.conditions import Cluster, Conditions
 from devices.profiles import DeviceAddress
 
 _RANKS = {1: ("big",), 2: ("big", "little"), 3: ("prime", "big", "little"), 4: ("prime", "big", "middle", "little")}
-"""What clusters are called, the fastest first, by how many there are."""
+"""What kinds of cores are called, the fastest first, by how many there are."""
 _NUMBERS = re.compile(r"\d+(-\d+)?")
 
 
@@ -102,16 +102,21 @@ def _names(profile: DeviceProfile) -> tuple[str, ...]:
 
 
 def _kinds(profile: DeviceProfile, clusters: tuple[Cluster, ...]) -> dict[str, set[int]]:
-    """Returns the cores by name: clusters by rank of their top clock, and by the profile's cores where sizes agree."""
-    known = sorted((it for it in clusters if it.top_mhz), key=lambda it: -(it.top_mhz or 0.0))
-    cores = [set(core_numbers(it.cpus)) for it in known]
-    if not known or len(known) != len(clusters):
-        return {}
-    kinds = dict(zip(_RANKS.get(len(known), ()), cores, strict=False))
+    """Returns the cores by name: kinds by rank of their top clock, and by the profile's cores where sizes agree.
+
+    Clusters of one top clock are of one kind: a Jetson has two or three, all alike.
+    """
+    by_clock: dict[float, set[int]] = {}
+    for cluster in clusters:
+        if not cluster.top_mhz:
+            return {}
+        by_clock.setdefault(cluster.top_mhz, set()).update(core_numbers(cluster.cpus))
+    cores = [by_clock[clock] for clock in sorted(by_clock, reverse=True)]
+    kinds = dict(zip(_RANKS.get(len(cores), ()), cores, strict=False))
     listed = sorted(profile.clusters, key=lambda it: -(it.top_ghz or 0.0))
     if [it.count for it in listed] == [len(it) for it in cores]:
-        for cluster, numbers in zip(listed, cores, strict=True):
-            kinds[cluster.core.lower()] = kinds.get(cluster.core.lower(), set()) | numbers
+        for named, numbers in zip(listed, cores, strict=True):
+            kinds[named.core.lower()] = kinds.get(named.core.lower(), set()) | numbers
     return kinds
 
 

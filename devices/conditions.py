@@ -54,7 +54,7 @@ class Conditions(Record):
     """One reading. A field is None where the system does not tell."""
 
     clock_s: float
-    """Monotonic time of the reading; only differences mean something."""
+    """Monotonic time of the reading, on the device's own clock where it tells; only differences mean something."""
     cores: int
     """Cores this process may use (its affinity mask)."""
     load_average: float | None = None
@@ -188,12 +188,19 @@ def _device_notes(found: Conditions) -> list[str]:
         notes.append("the screen is on")
     if found.clocks_locked is False:
         notes.append("jetson_clocks is off: the clocks follow the load (--prepare locks them)")
+    return notes + _cluster_notes(found)
+
+
+def _cluster_notes(found: Conditions) -> list[str]:
+    """Returns what clusters tell, once for all that tell the same: on many PCs every core is a cluster."""
+    cpus: dict[str, list[str]] = {}
     for cluster in found.clusters:
         if cluster.governor not in (None, "performance") and found.governor is None:
-            notes.append(f"cores {cluster.cpus}: governor '{cluster.governor}'")
+            cpus.setdefault(f"governor '{cluster.governor}'", []).append(cluster.cpus)
         if cluster.limit_mhz and cluster.top_mhz and cluster.limit_mhz < _LOWERED * cluster.top_mhz:
-            notes.append(f"cores {cluster.cpus} are limited to {cluster.limit_mhz:.0f} of {cluster.top_mhz:.0f} MHz")
-    return notes
+            limited = f"limited to {cluster.limit_mhz:.0f} of {cluster.top_mhz:.0f} MHz"
+            cpus.setdefault(limited, []).append(cluster.cpus)
+    return [f"cores {', '.join(names)}: {what}" for what, names in cpus.items()]
 
 
 def _difference(before: float | None, after: float | None) -> float:

@@ -21,11 +21,12 @@ def cool_down(
     limit_s: float,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> Conditions:
+) -> tuple[Conditions, ...]:
     """Waits until a device is neither throttled nor much warmer than at first, for at most ``limit_s``.
 
     A device that tells neither temperature nor thermal status is not waited for. Giving up is no error: what is
-    measured then is judged by the readings.
+    measured then is judged by the readings. So is what was measured just before: a device that is throttled when a
+    process has ended was throttled while it ran, however cool it is after the pause.
 
     Args:
         read: reads the device.
@@ -35,15 +36,15 @@ def cool_down(
         clock: tells the time; replaced in tests.
 
     Returns:
-        The last reading.
+        The reading before the pause and, where there was one, the reading after it.
     """
     started = clock()
-    found = read()
+    found = at_once = read()
     while too_warm(found, first) and clock() - started < limit_s:
         _LOG.info("cooling down: %s °C, thermal status %s", found.hottest_c, found.thermal_status)
         sleep(POLL_S)
         found = read()
-    return found
+    return (at_once,) if found is at_once else (at_once, found)
 
 
 def too_warm(now: Conditions, first: Conditions) -> bool:

@@ -71,7 +71,8 @@ def device_engine(target: RemoteTarget, folder: Path) -> Engine:
     key = combine(parts)[:32]
     place = target.path(f"../engines/{key}")
     engine = f"{place}/model.engine"
-    if target.ask(f"[ -f {shlex.quote(engine)} ] && touch {shlex.quote(engine)}").returncode == 0:
+    # The folder's time says when the engine was used: what a week has not used is removed (devices/targets/remote.py).
+    if target.ask(f"[ -f {shlex.quote(engine)} ] && touch {shlex.quote(place)}").returncode == 0:
         return Engine(engine, parts["tensorrt"], program, built=False, key=key)
     _LOG.info("building the engine of %s on %s with TensorRT %s", folder.name, target.address.name, parts["tensorrt"])
     _build(target, folder, place, program)

@@ -8,7 +8,7 @@
 
 Over budget is a failure; inconclusive or invalid is an error of the marked test, never a skip. Paths are relative to
 pytest's root folder. Keys are those of a budget (``p95_ms``, ``by_length``, …) and of :func:`compressor.gate`
-(``device``, ``sentences``, ``threads``, ``max_runs``, ``baseline``, ``history``, ``budget``).
+(``device``, ``sentences``, ``threads``, ``cpus``, ``max_runs``, ``baseline``, ``history``, ``budget``, …).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:  # pytest loads this file in every project of an environment: 
     from benchmarks.gate_run import GateReport
 
 MARK = "latency_budget"
-_PATHS = ("budget", "sentences", "baseline", "history")
-_OPTIONS = (*_PATHS, "device", "threads", "max_runs", "commit")
+_PATHS = ("budget", "sentences", "baseline", "history", "junit", "summary", "output")
+_OPTIONS = (*_PATHS, "device", "threads", "max_runs", "commit", "prepare", "cpus")
 _OVER = pytest.StashKey[str]()
 
 

@@ -36,7 +36,8 @@ def read_conditions(target: Asked) -> Conditions:
         fields |= android.conditions(found)
     elif kind == "jetson":
         fields |= jetson.conditions(found)
-    return Conditions(clock_s=time.monotonic(), **fields)
+    uptime = linux.uptime_s(found)
+    return Conditions(clock_s=time.monotonic() if uptime is None else uptime, **fields)
 
 
 def read_fingerprint(target: Asked) -> dict[str, str]:

@@ -9,6 +9,8 @@ from devices.readings.sections import number, section
 
 _CHARGING = (2, 5)
 """BatteryManager.BATTERY_STATUS_CHARGING and BATTERY_STATUS_FULL."""
+_NO_TEMPERATURE = (6, 7, 8)
+"""TemperatureType::BCL_VOLTAGE, BCL_CURRENT and BCL_PERCENTAGE (hardware/interfaces, thermal): the battery's limits."""
 
 CONDITIONS = (
     section("thermal", "dumpsys thermalservice")
@@ -50,9 +52,9 @@ def thermal_temperatures(text: str) -> dict[str, float]:
     """Returns {sensor: degrees} as the hardware reports them now, else as last cached."""
     cached, _, current = text.partition("Current temperatures from HAL")
     for part in (current, cached):
-        found = re.findall(r"Temperature\{mValue=(-?[\d.]+),[^}]*mName=([^,}]+)", part)
+        found = re.findall(r"Temperature\{mValue=(-?[\d.]+), mType=(-?\d+), mName=([^,}]+)", part)
         if found:
-            return {name: float(value) for value, name in found}
+            return {name: float(value) for value, kind, name in found if int(kind) not in _NO_TEMPERATURE}
     return {}
 
 

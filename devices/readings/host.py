@@ -6,7 +6,8 @@ import os
 import time
 from pathlib import Path
 
-from devices.conditions import Conditions
+from devices.conditions import Cluster, Conditions
+from devices.readings import linux
 
 _CPU = Path("/sys/devices/system/cpu")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -33,7 +34,14 @@ def host_conditions() -> Conditions:
         turbo=_turbo(),
         frequency_mhz=frequency.current if frequency and frequency.current else None,
         memory_available_mb=psutil.virtual_memory().available / 1e6,
+        clusters=_clusters(),
     )
+
+
+def _clusters() -> tuple[Cluster, ...]:
+    files = [policy / name for policy in _CPU.glob("cpufreq/policy*") for name in linux.POLICY_FILES]
+    lines = [f"{file.parent} {file.name} {text}" for file in files if (text := _read(file)) is not None]
+    return linux.clusters("\n".join(lines))
 
 
 def _turbo() -> bool | None:

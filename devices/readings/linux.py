@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from devices.conditions import Cluster
 from devices.readings.sections import number, section
 
-_POLICY = ("related_cpus", "scaling_governor", "scaling_cur_freq", "scaling_max_freq", "cpuinfo_max_freq")
+POLICY_FILES = ("related_cpus", "scaling_governor", "scaling_cur_freq", "scaling_max_freq", "cpuinfo_max_freq")
 _USER_HZ = 100.0
 """Ticks a second in /proc/stat: 100 on every Linux port of these devices (proc(5))."""
+_NO_TEMPERATURE = re.compile(r"(?:^|[-_])(?:ibat|vbat|bcl)(?:[-_]|$)|^socd?$")
+"""Thermal zones of Qualcomm's battery current limiter: milliamperes, millivolts and percent, not degrees."""
 _PI_LIMITS = {0: "under-voltage", 1: "clock capped", 2: "throttled", 3: "soft temperature limit"}
 
 CONDITIONS = (
-    section("load", "cat /proc/loadavg")
+    section("uptime", "cat /proc/uptime")
+    + section("load", "cat /proc/loadavg")
     + section("memory", "cat /proc/meminfo")
     + section("cores", "nproc || grep -c ^processor /proc/cpuinfo")
     + section("stat", "head -n 1 /proc/stat")
     + section(
         "policies",
         "for p in /sys/devices/system/cpu/cpufreq/policy*; do "
-        f'for f in {" ".join(_POLICY)}; do [ -r $p/$f ] && echo "$p $f $(cat $p/$f)"; done; done',
+        f'for f in {" ".join(POLICY_FILES)}; do [ -r $p/$f ] && echo "$p $f $(cat $p/$f)"; done; done',
     )
     + section(
         "zones",
@@ -41,21 +45,26 @@ FINGERPRINT = (
 def conditions(found: dict[str, str]) -> dict[str, Any]:
     """Returns the fields of ``Conditions`` that the answer to ``CONDITIONS`` holds."""
     cores = number(found.get("cores", "").strip())
-    clusters = _clusters(found.get("policies", ""))
-    governors = {cluster.governor for cluster in clusters if cluster.governor}
-    clocks = [cluster.current_mhz for cluster in clusters if cluster.current_mhz]
+    found_clusters = clusters(found.get("policies", ""))
+    governors = {cluster.governor for cluster in found_clusters if cluster.governor}
+    clocks = [cluster.current_mhz for cluster in found_clusters if cluster.current_mhz]
     ticks = found.get("stat", "").split()
     return {
         "cores": int(cores) if cores else 1,
         "load_average": number(next(iter(found.get("load", "").split()), None)),
         "memory_available_mb": _kilobytes(found.get("memory", ""), "MemAvailable:", 1e3),
         "stolen_s": float(ticks[8]) / _USER_HZ if len(ticks) > 8 and ticks[8].isdigit() else None,
-        "clusters": clusters,
+        "clusters": found_clusters,
         "governor": governors.pop() if len(governors) == 1 else None,
         "frequency_mhz": sum(clocks) / len(clocks) if clocks else None,
         "temperatures_c": _zones(found.get("zones", "")),
         "limits": _pi_limits(found.get("pi", "")),
     }
+
+
+def uptime_s(found: dict[str, str]) -> float | None:
+    """Returns the seconds since the device was started, on its own clock: less than before where it has restarted."""
+    return number(next(iter(found.get("uptime", "").split()), None))
 
 
 def fingerprint(found: dict[str, str]) -> dict[str, str]:
@@ -73,7 +82,8 @@ def fingerprint(found: dict[str, str]) -> dict[str, str]:
     }
 
 
-def _clusters(text: str) -> tuple[Cluster, ...]:
+def clusters(text: str) -> tuple[Cluster, ...]:
+    """Returns the clusters of an answer with a line for each of a policy's ``POLICY_FILES``: path, file, content."""
     policies: dict[str, dict[str, str]] = {}
     for line in text.splitlines():
         policy, _, rest = line.partition(" ")
@@ -102,7 +112,7 @@ def _zones(text: str) -> dict[str, float]:
     for line in text.splitlines():
         name, _, value = line.rpartition(" ")
         degrees = number(value)
-        if name and degrees is not None and 0 < degrees < 200_000:
+        if name and not _NO_TEMPERATURE.search(name) and degrees is not None and 0 < degrees < 200_000:
             found[name] = degrees / 1e3 if degrees >= 1000 else degrees
     return found
 

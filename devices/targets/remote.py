@@ -1,8 +1,8 @@
 """A device at the end of a link: a folder of its own there, files by content, commands under a supervisor.
 
 On the device everything lives below one folder (``Link.base``): ``store/`` keeps pushed files under their content's
-hash, so that a file travels once, and forgets what a week has not used; ``work-…/`` belongs to one connection and is
-removed when it ends. Nothing else on the device is touched.
+hash, so that a file travels once; ``engines/`` keeps what was built there; both forget what a week has not used.
+``work-…/`` belongs to one connection and is removed when it ends. Nothing else on the device is touched.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ work=$base/work-{token}
 mkdir -p "$base/store" "$work" || exit 1
 command -v setsid >/dev/null || {{ echo 'this device has no setsid' >&2; exit 1; }}
 find "$base/store" -type f -mtime +7 -exec rm -f {{}} + 2>/dev/null
+find "$base/engines" -mindepth 1 -maxdepth 1 -mtime +7 -exec rm -rf {{}} + 2>/dev/null
 find "$base" -maxdepth 1 -name 'work-*' -mtime +1 -exec rm -rf {{}} + 2>/dev/null
 printf '%s\\n' "$base" "$work" "$(uname -m)" "$(command -v python3)"
 """
@@ -77,8 +78,8 @@ class RemoteTarget:
         self._imports: dict[str, bool] = {}
 
     def __enter__(self) -> RemoteTarget:
-        self._link.connect()
         try:
+            self._link.connect()
             # Retried like any other question; a folder that the lost try may have left is swept up later.
             hello = self.ask(_HELLO.format(base=self._link.base, token=secrets.token_hex(8)))
             if hello.returncode != 0:
@@ -120,7 +121,7 @@ class RemoteTarget:
         if tree in self._trees:
             return tree
         stored = self._store([local / name for name in files])
-        lines = [f"rm -rf {tree} && mkdir {tree}"]
+        lines = [f"rm -rf {shlex.quote(tree)} && mkdir {shlex.quote(tree)}"]
         for name in files:
             link = f"{tree}/{name}"
             lines.append(f"mkdir -p {shlex.quote(link.rpartition('/')[0])}")
@@ -207,7 +208,8 @@ class RemoteTarget:
         places = {file: self._place(file) for file in files}
         unknown = {place: file for file, place in places.items() if place not in self._stored}
         if unknown:
-            lines = [f"f={shlex.quote(place)}; if [ -f $f ]; then touch $f; else echo $f; fi" for place in unknown]
+            test = 'if [ -f "$f" ]; then touch "$f"; else echo "$f"; fi'
+            lines = [f"f={shlex.quote(place)}; {test}" for place in unknown]
             missing = [place for place in self.ask("\n".join(lines)).stdout.splitlines() if place in unknown]
             self._send({place: unknown[place] for place in missing})
             self._stored |= unknown.keys()

@@ -15,6 +15,7 @@ import re
 import shlex
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from compressor.core.errors import DeviceError
@@ -27,6 +28,8 @@ _FAILED = 255
 _MISSING = 44
 _ALIVE_S = 5
 _WITH_PORT = re.compile(r"(?P<host>[^:]+):(?P<port>\d{1,5})")
+# Before this line the account's login shell may have printed what its start-up files say, a greeting for example.
+_BEGINS = b"compressor begins\n"
 # One constant line for whatever login shell the account has; the path comes on standard input, before the content.
 _RECEIVE = "exec sh -c 'IFS= read -r path && exec cat > \"$path\"'"
 _REMEDIES = (
@@ -51,7 +54,6 @@ class SshLink:
 
     def __init__(self, where: str) -> None:
         self.name = f"ssh:{where}"
-        self._where = where
         found = _WITH_PORT.fullmatch(where)
         self._host: str = found["host"] if found else where
         self._port: str | None = found["port"] if found else None
@@ -64,14 +66,17 @@ class SshLink:
             return
         said = last_line(result.errors) or ("no answer" if result.returncode is None else "it ended the session")
         remedy = next((text for sign, text in _REMEDIES if sign in result.errors), "try by hand: ssh {where}")
-        raise DeviceError(f"{self.name} is not reached: {said}", remedy=remedy.format(where=shlex.quote(self._where)))
+        where = f"{f'-p {self._port} ' if self._port else ''}{shlex.quote(self._host)}"
+        raise DeviceError(f"{self.name} is not reached: {said}", remedy=remedy.format(where=where))
 
     def shell(self, script: str, *, time_limit_s: float) -> ClientResult:
-        """Feeds a script to ``sh`` there."""
-        return client(
+        """Feeds a script to ``sh`` there; what the login shell printed before it is left out of the output."""
+        result = client(
             [*self._command(), "exec sh"],
-            feed=script_feed(script), keep_open=True, time_limit_s=time_limit_s, package="an OpenSSH client",
+            feed=script_feed(f"echo '{_BEGINS.decode().strip()}'\n{script}"), keep_open=True,
+            time_limit_s=time_limit_s, package="an OpenSSH client",
         )  # fmt: skip
+        return replace(result, stdout=result.stdout.partition(_BEGINS)[2])
 
     def send(self, local: Path, remote: str, *, time_limit_s: float) -> None:
         """Copies a file there."""

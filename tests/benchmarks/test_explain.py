@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.annotations import github_annotations
-from benchmarks.budget import Budget
+from benchmarks.budget import Budget, LengthLimits
 from benchmarks.explain import Evidence, explain
 from benchmarks.gate import judge
 from benchmarks.gate_run import GateReport, Hint
@@ -41,6 +41,29 @@ def test_what_is_over_budget_is_explained_by_what_was_measured(tmp_path) -> None
     assert "int8-dynamic is next on the ladder; onnx-int8 is it, measured here" in said
     assert "within 2 ms" in said
     assert "onnx-3-layers of the report had 1.2 ms, metric 0.93" in said
+
+
+def test_a_hint_speaks_of_the_times_that_the_limit_is_on(tmp_path) -> None:
+    artifact, smaller = tiny_artifact(tmp_path / "onnx-fp32"), tiny_artifact(tmp_path / "onnx-int8")
+    smaller = type(smaller)(smaller.path, smaller.manifest.model_copy(update={"precision": "int8"}), smaller.io)
+    times = np.where(np.arange(400) % 4 == 0, 9.0, 1.0)
+
+    def said(budget: Budget, faster: float) -> str:
+        ours, theirs = (
+            measurement(factor * times, subject=item.name, subject_hash=item.hash, lengths=(32, 8, 8, 8), tokenize_ms=1)
+            for factor, item in ((1.0, artifact), (faster, smaller))
+        )
+        (check,) = judge(budget, artifact, ours)
+        siblings = {smaller.name: (smaller, theirs)}
+        evidence = Evidence(measurement=ours, profile=load_profile("host"), siblings=siblings)
+        return "\n".join(hint.text for hint in explain(check, artifact, evidence))
+
+    short = said(Budget(device="host", by_length={8: LengthLimits(p95_ms=0.5)}), 0.4)
+    assert "measured here: 0.4 ms (within 0.5 ms)" in short
+    assert "32 tokens" not in short
+    both = said(Budget(device="host", total_p95_ms=1.5), 0.1)
+    assert "measured here: 1.9 ms (still over 1.5 ms)" in both
+    assert "75% of the runs over 1.5 ms ran at 8 tokens" in both
 
 
 def test_without_evidence_nothing_is_claimed(tmp_path) -> None:

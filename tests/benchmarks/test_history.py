@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.history import Entry, append, entry_of, read
+from benchmarks.history import Entry, append, check_store, entry_of, read
 from benchmarks.report.data import history_report
 from benchmarks.report.write import report_html, write_report
 from benchmarks.trend import change_points, series_of
@@ -47,6 +47,35 @@ def test_a_file_that_is_no_history_is_refused_and_left_alone(tmp_path: Path) -> 
     with pytest.raises(UsageError, match="does not exist"):
         read(tmp_path / "missing.sqlite")
     assert not (tmp_path / "missing.sqlite").exists()
+
+
+def test_another_program_s_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    import sqlite3
+
+    other = tmp_path / "app.sqlite"
+    with sqlite3.connect(other) as connection:
+        connection.execute("CREATE TABLE users (id)")
+    connection.close()
+    content = other.read_bytes()
+    for use in (check_store, read, lambda store: append(store, entries([1.0]))):
+        with pytest.raises(UsageError, match="with the tables users"):
+            use(other)
+    assert other.read_bytes() == content
+
+
+def test_reading_and_checking_write_nothing(tmp_path: Path) -> None:
+    store, empty = tmp_path / "history.sqlite", tmp_path / "empty.sqlite"
+    append(store, entries([1.0]))
+    empty.touch()
+    content = store.read_bytes()
+    check_store(store)
+    check_store(empty)
+    assert len(read(store)) == 1
+    with pytest.raises(UsageError, match="cannot be used as a history"):
+        read(empty)
+    assert (store.read_bytes(), empty.read_bytes()) == (content, b"")
+    append(empty, entries([1.0]))
+    assert len(read(empty)) == 1
 
 
 def test_a_history_of_a_later_version_is_refused(tmp_path: Path) -> None:

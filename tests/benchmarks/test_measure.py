@@ -16,8 +16,11 @@ from benchmarks.subject import Subject, subject_of, torch_subject
 from compressor.core.artifact import Artifact
 from compressor.core.errors import ArtifactError, DeviceError, IllegalOnDeviceError, UsageError
 from compressor.core.measurement import Measurement
+from devices import cooldown
+from devices.conditions import Conditions
 from devices.profiles import parse_device
 from devices.runner import WarmUp
+from devices.targets.local import LocalTarget
 from tests.benchmarks.artifacts import tiny_artifact
 from tests.benchmarks.measurements import measurement as by_hand
 from tests.models import SENTENCES, tiny_checkpoint
@@ -173,6 +176,36 @@ def test_a_process_seen_outside_its_cores_is_invalid(artifact: Artifact, monkeyp
     core = str(min(os.sched_getaffinity(0)))
     (found,) = measure([subject_of(artifact)], TEXTS, device=HOST, runs=2, processes=1, warmup=QUICK, cpus=core)
     assert f"process 1 ran on core 1000, though it was pinned to {core}" in str(found.invalid_reason)
+
+
+def measured_while(readings: list[Conditions], artifact: Artifact, monkeypatch) -> Measurement:
+    """Measures two processes on a device that tells these readings: before, before each process, after."""
+
+    class Told(LocalTarget):
+        def conditions(self) -> Conditions:
+            return readings.pop(0)
+
+    monkeypatch.setattr(module, "target_for", Told)
+    monkeypatch.setattr(cooldown, "POLL_S", 0.0)
+    device = parse_device("host@ssh:board")
+    (found,) = measure([subject_of(artifact)], TEXTS, device=device, runs=2, processes=2, warmup=QUICK)
+    assert not readings
+    return found
+
+
+def reading(**values) -> Conditions:
+    return Conditions(**{"clock_s": 0.0, "cores": 4, **values})
+
+
+def test_a_device_that_throttled_is_invalid_however_cool_it_is_before_the_next_process(
+    artifact: Artifact, monkeypatch
+) -> None:
+    hot = reading(thermal_status=3, temperatures_c={"cpu": 90.0})
+    cool = reading(thermal_status=0, temperatures_c={"cpu": 40.0})
+    found = measured_while([cool, cool, hot, cool, cool], artifact, monkeypatch)
+    assert "thermal status 3" in str(found.invalid_reason)
+    assert found.conditions_after["hottest_c_during"] == 90.0
+    assert measured_while([cool] * 4, artifact, monkeypatch).invalid_reason is None
 
 
 @pytest.mark.parametrize(("cpus", "threads"), [("bigg", 1), ("4000", 1), ("0-0", 2)])

@@ -31,6 +31,17 @@ def test_kinds_go_by_what_the_device_tells():
     assert resolve_cpus("4", PHONE, silent, threads=1) == (4,)
 
 
+def test_clusters_of_one_clock_are_one_kind():
+    orin = parse_device("jetson-orin-nano@ssh:board")
+    alike = READ.model_copy(
+        update={"clusters": (Cluster(cpus="0-3", top_mhz=1510.4), Cluster(cpus="4 5", top_mhz=1510.4))}
+    )
+    for text in ("big", "cortex-a78ae"):
+        assert resolve_cpus(text, orin, alike, threads=6) == (0, 1, 2, 3, 4, 5)
+    with pytest.raises(UsageError, match="tells no cores called 'little'"):
+        resolve_cpus("little", orin, alike, threads=1)
+
+
 @pytest.mark.parametrize(
     ("text", "says", "remedy"),
     [

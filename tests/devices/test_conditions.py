@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from devices.conditions import Conditions, judge
+from devices.readings import host
 from devices.readings.host import host_conditions
 
 
@@ -16,6 +19,28 @@ def test_the_host_reads_itself_and_is_measurable() -> None:
     assert before.cores >= 1
     assert before.memory_available_mb is not None
     Conditions.model_validate_json(before.model_dump_json())
+
+
+def test_the_host_tells_its_kinds_of_cores_and_their_limits(tmp_path: Path, monkeypatch) -> None:
+    for number, (top, limit) in enumerate([(5000000, 3000000), (5000000, 3000000), (3800000, 3800000)]):
+        policy = tmp_path / f"cpufreq/policy{number}"
+        policy.mkdir(parents=True)
+        values = {
+            "related_cpus": number,
+            "scaling_governor": "powersave",
+            "scaling_max_freq": limit,
+            "cpuinfo_max_freq": top,
+        }
+        for name, value in values.items():
+            (policy / name).write_text(f"{value}\n", encoding="utf-8")
+    monkeypatch.setattr(host, "_CPU", tmp_path)
+    found = host_conditions()
+    assert [(it.cpus, it.top_mhz, it.limit_mhz) for it in found.clusters] == [
+        ("0", 5000.0, 3000.0), ("1", 5000.0, 3000.0), ("2", 3800.0, 3800.0),
+    ]  # fmt: skip
+    notes = judge(found, found, threads=1).notes
+    assert "cores 0, 1: limited to 3000 of 5000 MHz" in notes
+    assert "cores 0, 1, 2: governor 'powersave'" in notes
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -130,6 +132,26 @@ def test_an_engine_is_kept_for_its_model_version_and_power_mode(
     assert keys[0] == keys[1]
     assert len(set(keys)) == 4
     assert (tmp_path / "builds").read_text(encoding="utf-8").split() == ["100300", "100300", "110000", "110000"]
+
+
+def test_an_engine_that_a_week_has_not_used_is_removed(device: Device, subject: Subject, tmp_path: Path) -> None:
+    install(tmp_path, "100300")
+    engines = tmp_path / "board/cache/compressor/engines"
+    with entered(device) as target:
+        key = device_engine(target, subject.model).key
+    age(engines / key, days=5)
+    with entered(device) as target:
+        assert not device_engine(target, subject.model).built
+    assert (engines / key).stat().st_mtime > time.time() - 3600
+    age(engines / key, days=9)
+    with entered(device) as target:
+        assert not list(engines.iterdir())
+        assert device_engine(target, subject.model).built
+
+
+def age(path: Path, *, days: float) -> None:
+    then = time.time() - days * 86400
+    os.utime(path, (then, then))
 
 
 @pytest.mark.parametrize("version", ["8200", "8400"])

@@ -11,9 +11,9 @@ from devices.conditions import Cluster, Conditions, judge
 from devices.cooldown import cool_down
 from devices.prepare import prepared
 from devices.profiles import parse_device
-from devices.readings import android, jetson, linux
-from devices.readings.sections import section, sections
-from devices.targets import target_for
+from devices.readings import android, jetson, linux, read_conditions
+from devices.readings.sections import MARK, section, sections
+from devices.targets import Completed, target_for
 from tests.devices.phones import Device, adb_server, needs_adb, phone, program
 
 THERMAL = (
@@ -63,6 +63,33 @@ def test_a_phone_tells_heat_battery_screen_and_the_clocks_of_each_cluster(device
     assert judge(quiet, quiet, threads=1).invalid_reason is None
 
 
+class Answering:
+    """A device that gives one answer to whatever it is asked."""
+
+    def __init__(self, answer: str) -> None:
+        self.address = parse_device("raspberry-pi-5@ssh:board")
+        self._answer = answer
+
+    def ask(self, script: str, *, time_limit_s: float = 60) -> Completed:
+        return Completed(0, self._answer, "", 0.1)
+
+
+def test_the_time_of_a_reading_is_the_device_s_own_so_that_a_restart_shows() -> None:
+    before, after = (
+        read_conditions(Answering(f"{MARK}uptime\n{uptime}\n")) for uptime in ("500.25 900.10", "20.00 3.10")
+    )
+    assert (before.clock_s, after.clock_s) == (500.25, 20.0)
+    silent = [read_conditions(Answering(f"{MARK}uptime\n")).clock_s for _ in range(2)]
+    assert silent[0] <= silent[1]
+
+
+@needs_adb
+def test_a_phone_s_own_uptime_is_read(device: Device) -> None:
+    with target_for(device.address) as target:
+        uptime = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
+        assert abs(target.conditions().clock_s - uptime) < 30
+
+
 @needs_adb
 def test_a_throttling_phone_makes_the_run_invalid_with_what_to_do(device: Device) -> None:
     with target_for(device.address) as target:
@@ -109,6 +136,17 @@ def test_recorded_thermal_service_and_tegrastats() -> None:
     assert "gpu_mhz" not in tx2
 
 
+def test_a_battery_s_current_voltage_and_charge_are_no_temperatures() -> None:
+    service = "Current temperatures from HAL:\n" + "".join(
+        f"\tTemperature{{mValue={value}, mType={kind}, mName={name}, mStatus=0}}\n"
+        for value, kind, name in [(34.5, 0, "CPU"), (4.06, 6, "vbat"), (1200.0, 7, "ibat"), (75.0, 8, "soc")]
+    )
+    assert android.thermal_temperatures(service) == {"CPU": 34.5}
+    zones = "cpu-1-0-usr 31900\npm8150_tz 29801\npm8150b-ibat-lvl0 546\npm8150b-vbat-lvl1 3986\nvbat 3986\nsoc 72\n"
+    found = linux.conditions({"zones": f"{zones}pm8350b-bcl-lvl0 60\nsocd 28\nsoc-thermal 41000\n"})
+    assert found["temperatures_c"] == {"cpu-1-0-usr": 31.9, "pm8150_tz": 29.801, "soc-thermal": 41.0}
+
+
 @pytest.mark.parametrize(
     ("text", "mhz"), [("GR3D_FREQ 84%@[713]", 713), ("GR3D_FREQ 84%@713", 713), ("GR3D_FREQ 0%", None)]
 )
@@ -152,15 +190,16 @@ def test_a_warm_device_rests_until_it_is_cool_or_time_is_up() -> None:
         return reading(temperatures_c={"cpu": next(heat)})
 
     found = cool_down(read, first, limit_s=60, sleep=waited.append, clock=lambda: sum(waited))
-    assert found.temperatures_c == {"cpu": 54.0}
+    assert [one.temperatures_c for one in found] == [{"cpu": 70.0}, {"cpu": 54.0}]
     assert len(waited) == 2
 
     hot = reading(temperatures_c={"cpu": 90.0}, thermal_status=3)
     waited.clear()
-    assert cool_down(lambda: hot, first, limit_s=20, sleep=waited.append, clock=lambda: sum(waited)) is hot
+    found = cool_down(lambda: hot, first, limit_s=20, sleep=waited.append, clock=lambda: sum(waited))
+    assert found[-1] is hot
     assert sum(waited) == 20
     waited.clear()
-    cool_down(reading, reading(), limit_s=20, sleep=waited.append, clock=lambda: 0.0)
+    assert len(cool_down(reading, reading(), limit_s=20, sleep=waited.append, clock=lambda: 0.0)) == 1
     assert waited == []
 
 

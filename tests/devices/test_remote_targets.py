@@ -14,10 +14,13 @@ import psutil
 import pytest
 
 from compressor.core.errors import DeviceError, UsageError
+from devices.profiles import parse_device
 from devices.targets import target_for
+from devices.targets.adb import AdbLink
 from devices.targets.remote import RemoteTarget
+from devices.targets.ssh import SshLink
 from devices.targets.target import ConnectionLostError
-from tests.devices.phones import Device, adb_server, board, needs_adb, needs_sshd, phone
+from tests.devices.phones import Device, adb_server, board, needs_adb, needs_sshd, phone, program
 
 WAYS = [pytest.param("adb", marks=needs_adb), pytest.param("ssh", marks=needs_sshd)]
 HOSTILE = [
@@ -141,6 +144,25 @@ def test_folders_keep_their_names_and_the_working_folder_goes(device: Device, tm
     assert mine.name not in device.leftovers
 
 
+def test_a_home_with_spaces_is_one_path_and_nothing_beside_it_is_touched(
+    device: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for way in (AdbLink, SshLink):
+        monkeypatch.setattr(way, "base", f'"{tmp_path}/my disk  2/compressor"')
+    precious = tmp_path / "my" / "precious"
+    precious.parent.mkdir()
+    precious.write_text("x", encoding="utf-8")
+    folder = tmp_path / "artifact"
+    folder.mkdir()
+    (folder / "model.onnx").write_text("content", encoding="utf-8")
+    with target_for(device.address) as target:
+        assert (Path(target.push(folder)) / "model.onnx").read_text(encoding="utf-8") == "content"
+    assert precious.exists()
+    with target_for(device.address) as target:
+        monkeypatch.setattr(target._link, "send", None)
+        assert (Path(target.push(folder)) / "model.onnx").read_text(encoding="utf-8") == "content"
+
+
 def test_a_hundred_hostile_names_are_files_and_arguments_and_nothing_else(
     target: RemoteTarget, device: Device, tmp_path: Path
 ) -> None:
@@ -222,8 +244,6 @@ def test_nul_and_names_that_are_no_variables_are_wrong_use(target: RemoteTarget)
 @needs_adb
 @pytest.mark.parametrize("name", HOSTILE[:-1])
 def test_hostile_serials_are_not_found_and_not_run(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from devices.profiles import parse_device
-
     monkeypatch.chdir(tmp_path)
     with (
         adb_server(monkeypatch, tmp_path),
@@ -238,8 +258,6 @@ def test_hostile_serials_are_not_found_and_not_run(name: str, monkeypatch: pytes
 @needs_sshd
 @pytest.mark.parametrize("name", [*HOSTILE[:-1], "-oProxyCommand=touch pwned", "$(touch pwned)@127.0.0.1"])
 def test_hostile_hosts_are_not_reached_and_not_run(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from devices.profiles import parse_device
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COMPRESSOR_SSH", "ssh -F /dev/null -o ProxyCommand=false")
     with pytest.raises(DeviceError, match="is not reached"), target_for(parse_device(f"mobile-cpu@ssh:{name}")):
@@ -247,10 +265,52 @@ def test_hostile_hosts_are_not_reached_and_not_run(name: str, monkeypatch: pytes
     assert not (tmp_path / "pwned").exists()
 
 
+@needs_sshd
+def test_what_a_login_shell_prints_is_no_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with board(tmp_path / "board", monkeypatch) as device:
+        program(tmp_path / "board/bin", "python3", "exit 1")
+        precious = tmp_path / "precious"
+        precious.mkdir()
+        greeting = f"Welcome\n{precious}\naarch64\n"
+        (tmp_path / "board/greeting").write_text(greeting, encoding="utf-8")
+        # As bash does of ~/.bashrc, whatever shell the account that runs the tests has.
+        shell = program(tmp_path, "shell", f'cat {tmp_path}/board/greeting; exec sh "$@"')
+        key = (tmp_path / "board/user.pub").read_text(encoding="utf-8")
+        (tmp_path / "board/authorized_keys").write_text(
+            f'command="{shell} -c \\"$SSH_ORIGINAL_COMMAND\\"" {key}', encoding="utf-8"
+        )
+        file = tmp_path / "model.onnx"
+        file.write_bytes(b"content")
+        with target_for(device.address) as target:
+            assert target.machine == os.uname().machine
+            assert target.ask("echo one; echo two").stdout == "one\ntwo\n"
+            target.pull(target.push(file), tmp_path / "back")
+        assert (tmp_path / "back").read_bytes() == b"content"
+        assert precious.is_dir()
+        assert device.leftovers == []
+        assert (device.root / "cache/compressor/store").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("where", "remedy"), [("me@box:2222", "ssh-copy-id -p 2222 me@box"), ("me@box", "ssh-copy-id me@box")]
+)
+def test_a_refused_login_leaves_nothing_and_says_what_to_type(
+    where: str, remedy: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    refusing = program(tmp_path, "ssh", "echo 'me@box: Permission denied (publickey).' >&2; exit 255")
+    monkeypatch.setenv("COMPRESSOR_SSH", str(refusing))
+    made: list[str] = []
+    monkeypatch.setattr("tempfile.mkdtemp", lambda **_: made.append(f"{tmp_path}/sockets") or made[-1])
+    (tmp_path / "sockets").mkdir()
+    with pytest.raises(DeviceError, match="Permission denied") as caught, target_for(parse_device(f"host@ssh:{where}")):
+        pass
+    assert made
+    assert not (tmp_path / "sockets").exists()
+    assert str(caught.value.remedy).endswith(remedy)
+
+
 @pytest.mark.parametrize("program", ["adb", "ssh"])
 def test_a_missing_client_says_what_to_install(program: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from devices.profiles import parse_device
-
     monkeypatch.setenv("PATH", str(tmp_path))
     where = "adb:R5CT1234" if program == "adb" else "ssh:me@box"
     with (

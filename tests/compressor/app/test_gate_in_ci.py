@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -12,6 +13,8 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from compressor.app import latency
+from compressor.app.pytest_plugin import judge
 from tests.benchmarks.artifacts import tiny_artifact
 from tests.models import SENTENCES
 
@@ -157,3 +160,15 @@ def test_the_plugin_is_registered() -> None:
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pytest11"] == {"compressor": "compressor.app.pytest_plugin"}
+
+
+def test_the_plugin_takes_every_option_of_a_gate(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict] = []
+    names = set(inspect.signature(latency.gate).parameters) - {"artifact", "announce"}
+    monkeypatch.setattr(latency, "gate", lambda artifact, **options: asked.append(options))
+    options = dict.fromkeys(names, "budgets.yaml")
+    judge(place, "artifacts/onnx-fp32", **options)
+    judge(place, "artifacts/onnx-fp32", p95_ms=5.0, cpus="0", prepare=True)
+    assert asked[0].keys() == names
+    assert asked[0]["summary"] == place / "budgets.yaml"
+    assert asked[1].keys() == {"budget", "cpus", "prepare"}
