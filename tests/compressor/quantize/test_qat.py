@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ from torch import nn
 
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import RecipeError, StageError
+from compressor.core.task import Task
 from compressor.data.dataset import TextDataset
 from compressor.models import load_compressed
 from compressor.quantize.fake import quantizable, quantized, round_weight
@@ -13,7 +15,7 @@ from compressor.quantize.plan import QuantizationPlan
 from compressor.quantize.qat import QAT, QATConfig
 from compressor.quantize.training import DynamicGrid, LearnedGrid, ObservedGrid, input_groups, off_grid
 from tests.compressor.tiny_data import context, run_stage
-from tests.models import LABELS, keyword_split
+from tests.models import LABELS, keyword_split, tiny_task_checkpoint
 
 DATA = TextDataset(LABELS, keyword_split(160, seed=3), keyword_split(60, seed=4), keyword_split(60, seed=5))
 
@@ -106,3 +108,11 @@ def test_an_unknown_teacher_is_refused(trained: Checkpoint, tmp_path: Path) -> N
     stage = QAT(QATConfig(teacher="01-finetun"))
     with pytest.raises(RecipeError, match="names no earlier stage"):
         stage.check(trained, ("01-finetune",))
+
+
+@pytest.mark.parametrize("task", ["multi-label-classification", "regression"])
+def test_a_task_of_several_labels_or_none_is_refused_before_any_work(tmp_path: Path, task: Task) -> None:
+    checkpoint = tiny_task_checkpoint(task, tmp_path / "source")
+    where = context(tmp_path, checkpoint, data=replace(DATA, label_names=checkpoint.labels, task=task))
+    with pytest.raises(RecipeError, match=f"the stage qat does not train {task}"):
+        QAT(QATConfig()).requires(where)
