@@ -56,9 +56,7 @@ class SentenceEncoder:
     """
 
     def __init__(self, tokenizer: Tokenizer, *, max_tokens: int, pad_id: int) -> None:
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        self._tokenizer = tokenizer
+        self._tokenizer = uncut(tokenizer)
         self._truncating = Tokenizer.from_str(tokenizer.to_str())
         self._truncating.enable_truncation(max_tokens)
         self.max_tokens = max_tokens
@@ -115,7 +113,7 @@ class SentenceEncoder:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """Reads ``tokenizer.json`` from a checkpoint or artifact folder.
+    """Reads ``tokenizer.json`` from a checkpoint or artifact folder, as :func:`uncut`.
 
     Raises:
         ModelError: there is none (slow tokenizers have to be converted first), or it is damaged.
@@ -127,12 +125,19 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             remedy="load it with transformers.AutoTokenizer and save it there with save_pretrained()",
         )
     try:
-        return Tokenizer.from_file(str(file))
+        return uncut(Tokenizer.from_file(str(file)))
     except Exception as error:  # the library raises plain Exception for whatever it cannot read
         raise ModelError(
             f"{file} is not a readable tokenizer: {error}",
             remedy="fetch the model again, or save the tokenizer there again with save_pretrained()",
         ) from error
+
+
+def uncut(tokenizer: Tokenizer) -> Tokenizer:
+    """Takes away the padding and the truncation that a file may state (sentence-transformers: 128 both); returns it."""
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
 
 
 def bucket(tokens: int, lengths: Sequence[int]) -> int:

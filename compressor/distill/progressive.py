@@ -133,7 +133,7 @@ def train_progressively(
                     write_json(made / _CURVES, found)
             processes().share(None)
         length = len(curves.get("total", ()))
-        for name in {*curves, *found}:
+        for name in dict.fromkeys((*curves, *found)):  # in an order that does not change from run to run
             before = curves.get(name, [None] * length)
             curves[name] = [*before, *found.get(name, [None] * len(found["total"]))]
     return curves
@@ -141,15 +141,15 @@ def train_progressively(
 
 @contextmanager
 def _only(student: nn.Module, layers: Sequence[int]) -> Iterator[None]:
-    """Freezes all but the named layers (with layer 0, the embeddings too) inside the block."""
+    """Freezes all but the named layers inside the block; with layer 0 goes what is beside the layers: the embeddings,
+    and in DeBERTa the relative positions that all layers read."""
     adapter = adapter_for(student.config)
-    stored = [*adapter.stored_layers(student)]
-    inside = tuple(f"{stored[layer]}." for layer in layers)
+    stored = tuple(f"{path}." for path in adapter.stored_layers(student))
+    inside = tuple(stored[layer] for layer in layers)
     before = {name: parameter.requires_grad for name, parameter in student.named_parameters()}
-    lowest = adapter.layers.rpartition(".")[0]  # e.g. bert.encoder
     for name, parameter in student.named_parameters():
-        below = 0 in layers and adapter.in_body(name) and not name.startswith(f"{lowest}.")
-        if not (below or name.startswith(inside)):
+        beside = 0 in layers and adapter.in_body(name) and not name.startswith(stored)
+        if not (beside or name.startswith(inside)):
             parameter.requires_grad_(False)
     try:
         yield

@@ -26,7 +26,7 @@ from compressor.families import adapter_for
 from compressor.finetune import check_saved, check_trainable
 from compressor.models import load_compressed, load_config, resolve, save_checkpoint, unique_parameters
 from compressor.pretrain.encoders import load_masked_language_model
-from compressor.pretrain.heads import check_head, masked_head
+from compressor.pretrain.heads import check_head, masked_head, same_head
 from compressor.pretrain.masking import Masks
 from compressor.pretrain.objectives.mlm import MaskedTerm
 from compressor.pretrain.pieces import Pieces
@@ -201,7 +201,8 @@ class Distill(Stage[DistillConfig]):
         settings = self.config.mlm
         if settings is None:
             return None
-        head, _ = masked_head(student, parent)
+        # The parent's head does not stand on a student of another family or width: that one begins with a new head.
+        head, _ = masked_head(student, parent if same_head(student.config, load_config(parent)) else None)
         masks = Masks(pieces=Pieces.load(parent), settings=settings, seed=seed)
         return MaskedTerm(head, masks, data), settings.weight_at
 

@@ -137,6 +137,15 @@ def masked_head(model: nn.Module, source: Checkpoint | None) -> tuple[MaskedHead
     return head, taken or kept.is_file()
 
 
+def same_head(ours: Any, theirs: Any) -> bool:
+    """Returns whether the heads of two configs, which share a vocabulary, have the same tensors."""
+
+    def sizes(config: Any) -> tuple[Any, ...]:
+        return config.model_type, adapter_for(config).hidden_size(config), getattr(config, "embedding_size", None)
+
+    return sizes(ours) == sizes(theirs)
+
+
 def check_head(config: Any, *, factorized: bool = False) -> None:
     """Refuses a model that no such head can stand on.
 

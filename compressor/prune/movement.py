@@ -116,7 +116,7 @@ class TaughtClassification(Classification):
     def forward(self, inputs: Inputs, labels: torch.Tensor, indices: Sequence[int]) -> dict[str, torch.Tensor]:
         """Returns both losses."""
         logits = self.model(**inputs).logits.float()
-        teacher = torch.from_numpy(self._teacher[list(indices)])
+        teacher = torch.from_numpy(self._teacher[list(indices)]).to(logits.device)
         taught = logits_loss(logits, teacher, temperature=self._temperature)
         return {"labels": self._loss(logits, labels), "logits": taught}
 

@@ -21,7 +21,7 @@ from compressor.distill.objective import Distillation
 from compressor.distill.outputs import Shape, model_shape
 from compressor.distill.teacher import TeacherOutputs, teacher_digest, teacher_folder
 from compressor.evaluation import check_reference, evaluate_model
-from compressor.finetune import check_saved
+from compressor.finetune import check_saved, check_trainable
 from compressor.models import load_compressed, load_config, save_checkpoint
 from compressor.processes import training_device
 from compressor.quantize.fake import observed, quantizable
@@ -99,9 +99,10 @@ class QAT(Stage[QATConfig]):
         """Checks teacher, labels and layer maps before any work.
 
         Raises:
-            RecipeError: an unknown teacher stage, or a layer map that does not fit.
+            RecipeError: an unknown teacher stage, a layer map that does not fit, or a task of several labels or none.
             ModelError: teacher and model that do not share vocabulary, or a model without the data's labels.
         """
+        check_trainable(context.data.task, self.name, ("text-classification",))
         teacher = self._teacher(context)
         check_labels(teacher, context.data.label_names)
         same_vocabulary(teacher, context.current)

@@ -17,6 +17,9 @@ from compressor.core.schema import Record
 from compressor.quantize.inputs import Inputs, linear_modules, quantize_rows, visit_inputs
 
 SWEEPS = 4
+_ON_GRID = 1e-3
+"""Of a step: a weight so near an integer is one, and has no second neighbour; float32 divides a row's largest weight by
+its step to 126.99999 or 127.00001, and one step more would change the grid of its row."""
 _BLOCK = 128
 """Input channels whose choices are made before the others hear of them; a matter of speed only."""
 
@@ -80,8 +83,9 @@ def adaptive(weight: torch.Tensor, gram: torch.Tensor, *, levels: int, sweeps: i
         sweeps: passes over all input channels; it ends sooner where nothing moves.
     """
     units, step = quantize_rows(weight, levels)
-    low, high = units.floor(), units.ceil()
     found = units.round()
+    settled = (units - found).abs() < _ON_GRID
+    low, high = (torch.where(settled, found, side) for side in (units.floor(), units.ceil()))
     pull = (found - units) @ gram  # half the gradient, in units of each row's step
     diagonal = gram.diagonal()
     for _ in range(sweeps):

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 from torch import nn
 
 from compressor.core.checkpoint import QUANTIZATION, Checkpoint
-from compressor.core.errors import StageError, UsageError
+from compressor.core.errors import RecipeError, StageError, UsageError
 from compressor.core.folders import MARKER, write_json
 from compressor.core.hashing import file_hashes
 from compressor.core.limits import DropPoints
@@ -96,8 +96,20 @@ class Quantize(Stage[QuantizeConfig]):
     produces: ClassVar[Produces] = "checkpoint"
 
     def requires(self, context: Context) -> None:
-        """Raises ModelError where the checkpoint is no model folder, UsageError where options exclude each other."""
+        """Checks checkpoint and options before any work.
+
+        Raises:
+            ModelError: the checkpoint is no model folder.
+            RecipeError: modules are to be weighed by a task that is not one label a text.
+            UsageError: options that exclude each other.
+        """
         Checkpoint.open(context.current.path)
+        if (self.config.sensitivity or self.config.mixed) and context.data.task != "text-classification":
+            raise RecipeError(
+                f"'sensitivity' and 'mixed' weigh modules by accuracy and cross-entropy; found the task "
+                f"{context.data.task}, expected text-classification",
+                remedy="leave them out, and keep modules with 'policy' where the files lose too much",
+            )
         if self.config.rounding == "adaptive" and self.config.precision != "int8":
             raise UsageError(
                 f"adaptive rounding is for int8 weights; the stage asks for {self.config.precision}",

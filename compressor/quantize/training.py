@@ -17,6 +17,7 @@ from torch.nn.utils import parametrize
 
 from compressor.quantize.fake import ACTIVATION_LEVELS, affine, round_weight, weight_scale
 from compressor.quantize.plan import ActivationRange
+from compressor.share.embedding import FactorizedEmbedding
 
 RangeKind = Literal["dynamic", "observed", "learned"]
 _MOMENTUM = 0.02
@@ -138,6 +139,9 @@ class Quantizers(nn.Module):
         self.bits = dict(bits)
         self.groups = {path: groups.get(path, path) for path in bits}
         self.linear = [path for path in bits if isinstance(model.get_submodule(path), nn.Linear)]
+        # What comes out of a factorised table is no row of it, so its own weight is rounded, as a linear layer's is.
+        tables = [path for path in bits if isinstance(model.get_submodule(path), FactorizedEmbedding)]
+        self._parametrized = frozenset((*self.linear, *tables))
         self.inputs = nn.ModuleDict()
         self.outputs = nn.ModuleDict()
         for path in self.linear:
@@ -155,11 +159,13 @@ class Quantizers(nn.Module):
         handles: list[Any] = []
         for path, width in self.bits.items():
             module: Any = model.get_submodule(path)
-            if path not in self.linear:
+            if path not in self._parametrized:
                 # A row of a table has its own grid: rounding what was looked up is rounding the table.
                 handles.append(module.register_forward_hook(_row_hook(width)))
                 continue
             parametrize.register_parametrization(module, "weight", WeightOnGrid(width))
+            if path not in self.linear:
+                continue
             handles.append(module.register_forward_pre_hook(_input_hook(self.inputs[_key(self.groups[path])])))
             if _key(path) in self.outputs:
                 handles.append(module.register_forward_hook(_output_hook(self.outputs[_key(path)])))
@@ -170,7 +176,7 @@ class Quantizers(nn.Module):
                 handle.remove()
             for path, width in self.bits.items():
                 module = model.get_submodule(path)
-                if path in self.linear:
+                if path in self._parametrized:
                     parametrize.remove_parametrizations(module, "weight", leave_parametrized=True)
                 with torch.no_grad():
                     module.weight.copy_(round_weight(module.weight, width))

@@ -15,6 +15,8 @@ from compressor.core.schema import Record
 
 Metric = Literal["accuracy", "micro_f1", "spearman", "entity_f1", "token_accuracy", "f1"]
 _ECE_BINS = 15
+_AS_BIO = {"S": "B", "U": "B", "E": "I", "L": "I"}
+"""What the tags of single words (S, U) and of last words (E, L) are where only the first word is marked."""
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
@@ -84,13 +86,14 @@ def correlations(found: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
 
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
-    """Returns (label, first word, word after the last) of the entities in BIO tags.
+    """Returns (label, first word, word after the last) of the entities in BIO, BIOES or BILOU tags.
 
     An ``I-`` that continues nothing begins an entity, as in the CoNLL-2000 evaluation.
     """
     found, label, start = set(), "", 0
     for position, tag in enumerate((*tags, "O")):
         prefix, _, name = tag.partition("-")
+        prefix = _AS_BIO.get(prefix, prefix)
         if label and (prefix != "I" or name != label):
             found.add((label, start, position))
             label = ""

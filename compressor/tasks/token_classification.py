@@ -23,8 +23,8 @@ OUTSIDE = "O"
 class TokenClassification(TaskHead):
     """A word's tag is that of its first token (Devlin et al. 2019, section 5.3).
 
-    Judged by F1 over whole entities where the labels are BIO tags, else by the share of right tags. A word beyond the
-    model's longest text counts as tagged ``O``.
+    Judged by F1 over whole entities where the labels are BIO, BIOES or BILOU tags, else by the share of right tags.
+    A word beyond the model's longest text counts as tagged ``O``.
     """
 
     task: ClassVar[Task] = "token-classification"

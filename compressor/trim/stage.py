@@ -21,7 +21,7 @@ from compressor.models import load_config
 from compressor.shapes import read_shape, write_shape
 from compressor.share.files import carry_files
 from compressor.stage import Context, Produces, Stage, StageConfig, register
-from compressor.text import load_tokenizer
+from compressor.text import load_tokenizer, uncut
 from compressor.train.history import write_history
 from compressor.trim.choose import check_known, choose_pieces, count_pieces
 from compressor.trim.rows import trim_rows
@@ -81,7 +81,7 @@ class Trim(Stage[TrimConfig]):
         config = load_config(source)
         kept, vocabulary, unknown = self._chosen(context)
         document = vocabulary.trimmed(kept)
-        trimmed = Tokenizer.from_str(json.dumps(document))
+        trimmed = uncut(Tokenizer.from_str(json.dumps(document)))
         check_same(load_tokenizer(source.path), trimmed, kept, self._corpus(context))
         carry_files(source, output, *_SLOW_FILES)
         _write_tokenizer(output, document, vocabulary, kept)

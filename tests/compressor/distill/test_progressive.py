@@ -8,8 +8,10 @@ from compressor.distill.config import DistillConfig
 from compressor.distill.outputs import Shape
 from compressor.distill.progressive import Part, _only, plan_parts
 from compressor.distill.stage import Distill
+from compressor.families import adapter_for
 from compressor.models import load_compressed
 from tests.compressor.tiny_data import context, run_stage
+from tests.models import FAMILIES
 
 TRAIN = {"epochs": 2, "lr": 2e-3, "batch_size": 8, "progressive": True}
 
@@ -56,6 +58,18 @@ def test_only_the_layers_of_a_part_move_and_the_embeddings_with_the_first(teache
     assert moving() == everything
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_weight_of_the_body_has_a_part_that_trains_it(family: str, checkpoint_of) -> None:
+    model = load_compressed(checkpoint_of(family))
+    adapter = adapter_for(model.config)
+    count = len(adapter.stored_layers(model))
+    trained: list[str] = []
+    for layer in range(count):
+        with _only(model, (layer,)):
+            trained += [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    assert sorted(trained) == sorted(name for name, _ in model.named_parameters() if adapter.in_body(name))
+
+
 def test_layer_by_layer_then_killed_and_resumed_to_the_same(teacher, tmp_path: Path) -> None:
     seen: list[float] = []
 
@@ -72,6 +86,7 @@ def test_layer_by_layer_then_killed_and_resumed_to_the_same(teacher, tmp_path: P
     again = run_stage(Distill(settings), context(tmp_path / "b", teacher), tmp_path / "again")
     assert whole["progressive"] == [[0], [1]]
     assert again["curves"] == whole["curves"]
+    assert list(whole["curves"]) == ["hidden", "total"]
     assert len(whole["curves"]["total"]) == 24
     one, two = (load_compressed(tmp_path / name).state_dict() for name in ("whole", "again"))
     assert all(torch.equal(one[name], two[name]) for name in one)

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import ModelError
@@ -11,6 +12,8 @@ from compressor.distill.stage import Distill
 from compressor.finetune import Finetune, FinetuneConfig
 from compressor.models import load_compressed
 from compressor.pretrain.encoders import load_masked_language_model
+from compressor.pretrain.heads import HEAD
+from compressor.pretrain.stage import Pretrain, PretrainConfig
 from tests.compressor.pretrain.tiny import maskable
 from tests.compressor.tiny_data import context, run_stage
 from tests.models import tiny_checkpoint
@@ -73,6 +76,21 @@ def test_a_killed_run_resumes_to_the_same_curves(teacher, tmp_path):
     assert run_stage(stage, cut, tmp_path / "b" / "out")["curves"] == whole["curves"]
     first, second = (load_compressed(tmp_path / name / "out").state_dict() for name in "ab")
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.mark.parametrize(
+    ("student", "trained"),
+    [({"layers": 1}, True), ({"init": "slice", "layers": 1, "hidden_size": 16}, False)],
+)
+def test_the_teachers_head_is_taken_where_it_fits_the_student(teacher, tmp_path, student, trained):
+    run_stage(Pretrain(PretrainConfig(epochs=0.1)), context(tmp_path / "domain", teacher), tmp_path / "adapted")
+    adapted = Checkpoint.open(tmp_path / "adapted")
+    stage = Distill(config(student=student, mlm={"weight": 0.5}, epochs=0.1, lr=1e-9))
+    run_stage(stage, context(tmp_path, adapted), tmp_path / "out")
+    before, after = (load_file(folder / HEAD) for folder in (adapted.path, tmp_path / "out"))
+    assert before.keys() == after.keys()
+    assert all(torch.allclose(before[name], after[name]) for name in before if trained)
+    assert all((before[name].shape == after[name].shape) == trained for name in before if name.endswith("dense.weight"))
 
 
 def test_the_pooler_of_the_student_still_learns(teacher, tmp_path):

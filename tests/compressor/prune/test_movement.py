@@ -1,3 +1,6 @@
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
@@ -9,7 +12,7 @@ from compressor.data.dataset import TextDataset
 from compressor.evaluation import evaluate_checkpoint
 from compressor.models import load_compressed
 from compressor.prune.masks import fits
-from compressor.prune.movement import LearntMasks, MovementSettings
+from compressor.prune.movement import LearntMasks, MovementSettings, TaughtClassification
 from compressor.prune.sparsify import Sparsify, SparsifyConfig, encoder_matrices
 from tests.compressor.tiny_data import context, run_stage, tiny_dataset
 from tests.models import FAMILIES, LABELS, keyword_split
@@ -55,6 +58,16 @@ def test_the_share_grows_by_a_cubic_curve_between_its_two_ends():
     assert plan.share_at(50, 100) == pytest.approx(1 - 0.5**3)
     with pytest.raises(ValidationError, match="prune_from"):
         MovementSettings(prune_from=0.8, prune_until=0.5)
+
+
+def test_the_teachers_answers_come_to_the_device_that_trains():
+    class OnDevice(nn.Module):
+        def forward(self, **_: object) -> SimpleNamespace:
+            return SimpleNamespace(logits=torch.zeros(2, 3, device="meta"))
+
+    objective = TaughtClassification(OnDevice(), np.ones((4, 3), np.float32), weight=1.0, temperature=2.0)
+    losses = objective({}, torch.zeros(2, dtype=torch.long, device="meta"), [3, 1])
+    assert {name: loss.device.type for name, loss in losses.items()} == {"labels": "meta", "logits": "meta"}
 
 
 def test_what_training_moves_away_from_zero_stays_where_magnitude_alone_breaks_the_task(trained, tmp_path):

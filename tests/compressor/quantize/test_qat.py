@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,16 +7,19 @@ from torch import nn
 
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import RecipeError, StageError
+from compressor.core.task import Task
 from compressor.data.dataset import TextDataset
 from compressor.models import load_compressed
 from compressor.quantize.fake import quantizable, quantized, round_weight
 from compressor.quantize.plan import QuantizationPlan
 from compressor.quantize.qat import QAT, QATConfig
-from compressor.quantize.training import DynamicGrid, LearnedGrid, ObservedGrid, input_groups, off_grid
+from compressor.quantize.training import DynamicGrid, LearnedGrid, ObservedGrid, Quantizers, input_groups, off_grid
+from compressor.share.factorize import Factorize, FactorizeConfig
 from tests.compressor.tiny_data import context, run_stage
-from tests.models import LABELS, keyword_split
+from tests.models import LABELS, keyword_split, tiny_task_checkpoint
 
 DATA = TextDataset(LABELS, keyword_split(160, seed=3), keyword_split(60, seed=4), keyword_split(60, seed=5))
+TABLE = "bert.embeddings.word_embeddings"
 
 
 def test_the_gradient_passes_inside_the_range_and_stops_outside() -> None:
@@ -81,6 +85,22 @@ def test_weights_end_on_the_exporters_grid_and_the_task_is_kept(
         assert torch.isfinite(rounded(**inputs).logits).all()
 
 
+def test_a_factorised_table_is_trained_on_the_grid_that_is_saved(trained: Checkpoint, tmp_path: Path) -> None:
+    run_stage(Factorize(FactorizeConfig(rank=8)), context(tmp_path / "thin", trained, data=DATA), tmp_path / "source")
+    model = load_compressed(tmp_path / "source")
+    inputs = {"input_ids": torch.tensor([[2, 5, 9, 3]])}
+    with torch.no_grad():
+        unrounded = model(**inputs).logits
+        with Quantizers(model, {TABLE: 4}, "dynamic", {}, {}).attached(model):
+            seen_in_training = model(**inputs).logits
+        saved = model(**inputs).logits
+    assert (seen_in_training - unrounded).abs().max() > 1e-3
+    torch.testing.assert_close(saved, seen_in_training, atol=1e-6, rtol=1e-6)
+    stage = QAT(QATConfig(epochs=0.2))
+    run_stage(stage, context(tmp_path, Checkpoint.open(tmp_path / "source"), data=DATA), tmp_path / "out")
+    assert off_grid(load_compressed(tmp_path / "out").get_submodule(TABLE).weight.detach(), 8) < 0.01  # type: ignore[union-attr, operator, arg-type]
+
+
 def test_seven_bits_are_trained_where_they_are_asked_for(trained: Checkpoint, tmp_path: Path) -> None:
     stage = QAT(QATConfig(epochs=0.2, reduced_range=True))
     run_stage(stage, context(tmp_path, trained, data=DATA), tmp_path / "out")
@@ -106,3 +126,11 @@ def test_an_unknown_teacher_is_refused(trained: Checkpoint, tmp_path: Path) -> N
     stage = QAT(QATConfig(teacher="01-finetun"))
     with pytest.raises(RecipeError, match="names no earlier stage"):
         stage.check(trained, ("01-finetune",))
+
+
+@pytest.mark.parametrize("task", ["multi-label-classification", "regression"])
+def test_a_task_of_several_labels_or_none_is_refused_before_any_work(tmp_path: Path, task: Task) -> None:
+    checkpoint = tiny_task_checkpoint(task, tmp_path / "source")
+    where = context(tmp_path, checkpoint, data=replace(DATA, label_names=checkpoint.labels, task=task))
+    with pytest.raises(RecipeError, match=f"the stage qat does not train {task}"):
+        QAT(QATConfig()).requires(where)

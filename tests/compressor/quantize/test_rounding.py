@@ -37,6 +37,20 @@ def test_the_result_is_on_the_grid_that_formats_find(problem):
     torch.testing.assert_close(adaptive(found, inputs.T @ inputs, levels=127), found)
 
 
+@pytest.mark.parametrize("levels", [127, 63])
+def test_the_largest_weight_of_every_row_stays(levels):
+    """In float32 it is not exactly ``levels`` steps, and one of 128 would move the grid of its whole row."""
+    generator = torch.Generator().manual_seed(2)
+    weight = torch.randn(2000, 64, generator=generator)
+    inputs = torch.randn(500, 64, generator=generator) @ torch.randn(64, 64, generator=generator)
+    units, step = quantize_rows(weight, levels)
+    assert (units.abs().amax(dim=1) != levels).any(), "a case that divides exactly proves nothing"
+    found = adaptive(weight, inputs.T @ inputs, levels=levels)
+    assert torch.equal((found / step).round().abs().amax(dim=1), torch.full((2000,), float(levels)))
+    again = quantize_rows(found, levels)[0]
+    assert (again - again.round()).abs().max() < 1e-3
+
+
 def test_uncorrelated_inputs_leave_nothing_to_gain():
     weight = torch.randn(5, 12, generator=torch.Generator().manual_seed(1))
     units, step = quantize_rows(weight, 127)

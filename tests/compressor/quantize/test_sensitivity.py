@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,8 +8,9 @@ from pydantic import ValidationError
 from torch import nn
 
 from compressor.core.checkpoint import Checkpoint
+from compressor.core.errors import RecipeError
 from compressor.data.batches import EncodedSplit, encode_split
-from compressor.data.dataset import TextDataset
+from compressor.data.dataset import Split, TextDataset
 from compressor.evaluation import predict_logits
 from compressor.models import load_compressed
 from compressor.quantize import sensitivity
@@ -18,7 +20,7 @@ from compressor.quantize.plan import ActivationRange, QuantizationPlan, Sensitiv
 from compressor.quantize.sensitivity import analyse, analyse_cached, plot
 from compressor.quantize.stage import Quantize, QuantizeConfig
 from tests.compressor.tiny_data import context, run_stage
-from tests.models import LABELS, keyword_split
+from tests.models import LABELS, keyword_split, tiny_task_checkpoint
 
 BAD = "classifier"
 
@@ -120,6 +122,16 @@ def test_the_stage_writes_table_and_plot_and_changes_no_weight(trained: Checkpoi
     assert {item.module for item in plan.sensitivities} == set(quantizable(load_compressed(trained.path)))
     assert (tmp_path / "out" / "sensitivity.svg").read_text().startswith("<?xml")
     assert plan.precision_of("bert.encoder.layer.0.output.dense") == "int8"
+
+
+@pytest.mark.parametrize("settings", [{"sensitivity": True}, {"mixed": True, "max_drop_points": 1.0}])
+def test_a_task_without_one_label_a_text_is_refused_before_any_work(tmp_path: Path, settings: dict[str, Any]) -> None:
+    checkpoint = tiny_task_checkpoint("regression", tmp_path / "source")
+    scored = Split(("the card", "my order"), (0.5, 1.5))
+    where = context(tmp_path, checkpoint, data=TextDataset(("score",), scored, scored, scored, task="regression"))
+    with pytest.raises(RecipeError, match="found the task regression, expected text-classification"):
+        Quantize(QuantizeConfig.model_validate(settings)).requires(where)
+    Quantize(QuantizeConfig()).requires(where)
 
 
 def test_mixed_without_a_limit_is_refused() -> None:

@@ -17,8 +17,10 @@ from compressor.tasks.metrics import (
     ("B-A B-A I-B", {("A", 0, 1), ("A", 1, 2), ("B", 2, 3)}),
     ("I-A I-A O", {("A", 0, 2)}),
     ("O O", set()),
+    ("B-A I-A E-A S-A O S-B", {("A", 0, 3), ("A", 3, 4), ("B", 5, 6)}),
+    ("B-A L-A U-A B-B", {("A", 0, 2), ("A", 2, 3), ("B", 3, 4)}),
 ])  # fmt: skip
-def test_entities_of_bio_tags(tags, expected):
+def test_entities_of_bio_tags_and_their_kin(tags, expected):
     assert entities(tags.split()) == expected
 
 

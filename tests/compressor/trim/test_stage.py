@@ -1,4 +1,5 @@
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -55,6 +56,24 @@ def test_a_limit_keeps_the_most_frequent_and_says_what_it_costs(kind, sources, t
     assert facts["held_out"]["same_texts"] < 1.0
     with pytest.raises(RecipeError, match="would drop special tokens"):
         Trim(TrimConfig(max_pieces=5)).requires(where)
+
+
+def test_padding_and_truncation_in_the_file_change_no_count(sources, tmp_path):
+    """all-MiniLM-L6-v2 pads and cuts every text to 128 tokens by its tokenizer.json."""
+    folder = shutil.copytree(sources["WordPiece"].path, tmp_path / "source")
+    tokenizer = load_tokenizer(folder)
+    tokenizer.enable_padding(length=8, pad_id=0, pad_token="[PAD]")
+    tokenizer.enable_truncation(8)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    source = Checkpoint.open(folder)
+    texts = ("where is my order " * 5 + "strawberry", "card", "☃")
+    split = Split(texts, (0, 1, 2))
+    where = context(tmp_path, source, data=replace(tiny_dataset(), train=split, validation=split, test=split))
+    facts = run_stage(Trim(TrimConfig(max_unknown=0.1)), where, tmp_path / "out")
+    assert load_tokenizer(tmp_path / "out").encode("strawberry").tokens == ["[CLS]", "strawberry", "[SEP]"]
+    assert facts["unknown_in_corpus"] == facts["held_out"]["unknown_before"] == pytest.approx(1 / 23)
+    stated = json.loads((tmp_path / "out/tokenizer.json").read_text(encoding="utf-8"))
+    assert (stated["padding"]["strategy"], stated["truncation"]["max_length"]) == ({"Fixed": 8}, 8)
 
 
 @pytest.mark.parametrize("kind", KINDS)
