@@ -69,7 +69,7 @@ def device_engine(target: RemoteTarget, folder: Path) -> Engine:
         "power_mode": state.power_mode or "",
     }
     key = combine(parts)[:32]
-    place = target.path(f"../engines/{key}")
+    place = target.kept(f"engines/{key}")
     engine = f"{place}/model.engine"
     # The folder's time says when the engine was used: what a week has not used is removed (devices/targets/remote.py).
     if target.ask(f"[ -f {shlex.quote(engine)} ] && touch {shlex.quote(place)}").returncode == 0:

@@ -49,12 +49,12 @@ def changes_for(target: RemoteTarget) -> list[Change]:
         mode = "cmd power set-fixed-performance-mode-enabled"
         return [Change("fixed performance mode", f"{mode} true", f"{mode} false")]
     if kind == "jetson":
-        kept = shlex.quote(target.path("../jetson_clocks.state"))
+        kept = shlex.quote(target.kept("jetson_clocks.state"))
         return [
             Change(
                 "jetson_clocks",
                 f"sudo -n jetson_clocks --store {kept} && sudo -n jetson_clocks",
-                f"sudo -n jetson_clocks --restore {kept} && sudo -n rm -f {kept}",
+                f"[ ! -f {kept} ] || {{ sudo -n jetson_clocks --restore {kept} && sudo -n rm -f {kept}; }}",
             )
         ]
     return [
@@ -104,16 +104,23 @@ def prepared(target: Target) -> Iterator[tuple[str, ...]]:
 
 
 def restore(target: RemoteTarget) -> bool:
-    """Undoes what a process that died has left changed; returns whether there was anything."""
-    script = shlex.quote(target.path(f"../{RESTORE}"))
+    """Undoes what a process that died has left changed; returns whether there was anything.
+
+    Raises:
+        DeviceError: it could not be undone; it stays written down.
+    """
+    script = shlex.quote(target.kept(RESTORE))
     if target.ask(f"[ -f {script} ]").returncode != 0:
         return False
     _LOG.warning("%s: putting back what an earlier measurement left changed", target.address.name)
-    target.ask(f"sh {script}; rm -f {script}")
+    done = target.ask(f"sh {script} && rm -f {script}")
+    problem = "what an earlier measurement left changed could not be put back"
+    _checked(done, target, problem, remedy=f"on the device, by hand: sh {script}; rm {script}")
     return True
 
 
 def _undo(target: RemoteTarget, done: list[Change], planned: list[Change]) -> None:
+    script = shlex.quote(target.kept(RESTORE))
     # A change that failed half-way is undone as well; undoing what was not done is harmless.
     failed = []
     started = planned[: len(done) + 1]
@@ -124,15 +131,16 @@ def _undo(target: RemoteTarget, done: list[Change], planned: list[Change]) -> No
     if failed:
         change, result = failed[0]
         _checked(result, target, f"{change.what} could not be put back", remedy=f"by hand: {change.undo}")
-    target.ask(f"rm -f {shlex.quote(target.path(f'../{RESTORE}'))}")
+    target.ask(f"rm -f {script}")
 
 
 def _remember(target: RemoteTarget, changes: list[Change]) -> None:
     if not changes:
         return
-    script = shlex.quote(target.path(f"../{RESTORE}"))
-    text = "\n".join(change.undo for change in reversed(changes))
-    target.ask(f"printf '%s\\n' {shlex.quote(text)} > {script}")
+    script = shlex.quote(target.kept(RESTORE))
+    text = "\n".join([*(f"{change.undo} || failed=1" for change in reversed(changes)), "exit ${failed:-0}"])
+    done = target.ask(f"printf '%s\\n' {shlex.quote(text)} > {script}")
+    _checked(done, target, "what undoes --prepare could not be written down", remedy="check the device's storage")
 
 
 def _checked(result: Completed, target: RemoteTarget, problem: str, *, remedy: str) -> None:

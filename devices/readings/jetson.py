@@ -56,6 +56,7 @@ def tegrastats(line: str) -> dict[str, Any]:
         fields["temperatures_c"] = {name: value for name, value in temperatures.items() if value > -200}
     if gpu := re.search(r"GR3D_FREQ \d+%@\[?(\d+)", line):
         fields["gpu_mhz"] = float(gpu[1])
-    if power := re.search(r"(?:VDD_IN|POM_5V_IN|VDD_SYS_IN|VIN_SYS_5V0)\s+(\d+)(?:mW)?/", line):
+    # AGX Orin has no sensor of the whole: its VIN_SYS_5V0 stands beside VDD_GPU_SOC and VDD_CPU_CV, not above them.
+    if power := re.search(r"(?:VDD_IN|POM_5V_IN|VDD_SYS_IN)\s+(\d+)(?:mW)?/", line):
         fields["power_mw"] = float(power[1])
     return fields

@@ -110,6 +110,11 @@ class RemoteTarget:
         """Returns the device's path for ``name`` in the working folder."""
         return f"{self._folder()}/{name}"
 
+    def kept(self, name: str) -> str:
+        """Returns the device's path for ``name`` beside all working folders, where it outlives the connection."""
+        self._folder()
+        return f"{self._base}/{name}"
+
     def push(self, local: Path) -> str:
         """Copies a file or folder there unless its content is there already; a file keeps only its suffix."""
         if not local.exists():

@@ -18,7 +18,7 @@ from benchmarks.subject import Subject, subject_of
 from compressor.core.errors import ArtifactError, DeviceError
 from compressor.core.hashing import sha256_file
 from devices.jetson import device_engine
-from devices.prepare import prepared
+from devices.prepare import prepared, restore
 from devices.profiles import DeviceAddress, load_profile
 from devices.targets import target_for
 from devices.targets.remote import RemoteTarget
@@ -63,7 +63,8 @@ def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Device]:
         program(
             tools, "jetson_clocks",
             f'echo "$@" >> {tmp_path}/clocks; case "$1" in --show) echo "GPU MinFreq=306000000 MaxFreq=624750000";;'
-            ' --store) echo kept > "$2";; esac',
+            ' --store) echo kept > "$2";; --restore) grep -q kept "$2" || exit 1;; esac\n'
+            f'echo "$1" >> {tmp_path}/succeeded',
         )  # fmt: skip
         address = DeviceAddress(profile=load_profile("jetson-orin-nano"), transport="ssh", where="board")
         yield replace_address(found, address)
@@ -200,6 +201,35 @@ def test_what_a_dead_process_left_changed_is_put_back_by_the_next(device: Device
         pass
     said = [line.split()[:1] for line in (tmp_path / "clocks").read_text(encoding="utf-8").splitlines()]
     assert said == [["--restore"], ["--store"], [], ["--restore"]]
+    assert (tmp_path / "succeeded").read_text(encoding="utf-8").split().count("--restore") == 2
+    assert device.leftovers == []
+
+
+def test_what_cannot_be_put_back_is_an_error_and_is_remembered(device: Device, tmp_path: Path) -> None:
+    with entered(device) as target:
+        left = prepared(target)
+        left.__enter__()
+    del left
+    gc.collect()
+    sudo = (tmp_path / "board/bin/sudo").read_text(encoding="utf-8")
+    program(tmp_path / "board/bin", "sudo", "echo 'sudo: a password is required' >&2; exit 1")
+    with entered(device) as target:
+        with pytest.raises(DeviceError, match="changed could not be put back: sudo: a password") as caught:
+            prepared(target).__enter__()
+        script = tmp_path / "board/cache/compressor/restore.sh"
+        assert str(script) in str(caught.value.remedy)
+    (tmp_path / "board/bin/sudo").write_text(sudo, encoding="utf-8")
+    with entered(device) as target:
+        assert restore(target)
+        assert not restore(target)
+    assert device.leftovers == []
+
+
+def test_nothing_is_changed_that_could_not_be_remembered(device: Device, tmp_path: Path) -> None:
+    (tmp_path / "board/cache/compressor/restore.sh/folder").mkdir(parents=True)
+    with entered(device) as target, pytest.raises(DeviceError, match="could not be written down"), prepared(target):
+        pytest.fail("it measured")
+    assert not (tmp_path / "clocks").exists()
 
 
 def test_a_change_that_is_not_allowed_is_an_error_and_leaves_nothing(device: Device, tmp_path: Path) -> None:

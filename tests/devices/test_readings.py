@@ -155,6 +155,15 @@ def test_gpu_clocks_in_all_their_forms(text: str, mhz: float | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("rails", "power_mw"),
+    [("VDD_IN 5000mW/4900mW VDD_SOC 900mW/900mW", 5000), ("POM_5V_IN 2100/2000 POM_5V_GPU 300/300", 2100),
+     ("VDD_GPU_SOC 20000mW/20000mW VDD_CPU_CV 900mW/900mW VIN_SYS_5V0 4000mW/4000mW", None)],
+)  # fmt: skip
+def test_drawn_power_is_the_whole_device_s_or_none(rails: str, power_mw: float | None) -> None:
+    assert jetson.tegrastats(f"RAM 1/2MB GR3D_FREQ 0% {rails}").get("power_mw") == power_mw
+
+
+@pytest.mark.parametrize(
     ("line", "limits"),
     [("throttled=0x0", ()), ("throttled=0x50000", ()), ("throttled=0x50005", ("under-voltage", "throttled")), ("", ())],
 )
