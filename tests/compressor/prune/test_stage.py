@@ -295,3 +295,11 @@ def test_settings_that_say_nothing_or_too_much_are_refused():
     for settings in ({}, {"heads": 1.0}, {"heads": 0.1, "budget": {"parameters": 1}}, {"budget": {"ms": 1.0}}):
         with pytest.raises(ValidationError):
             PruneConfig(**settings)
+
+
+@pytest.mark.parametrize("idle", [{"importance": "taylor"}, {"uniform": True}, {"multiple_of": 8}])
+@pytest.mark.parametrize("removed", [{"hidden": 16}, {"drop_layers": 1}])
+def test_settings_of_heads_and_neurons_are_refused_where_none_go(removed, idle):
+    with pytest.raises(ValidationError, match=f"'{next(iter(idle))}' is of heads and neurons"):
+        PruneConfig.model_validate({**removed, **idle})
+    assert PruneConfig.model_validate({**removed, **idle, "ffn": 0.5}).cuts
