@@ -88,6 +88,9 @@ def test_a_second_analysis_is_read_from_the_cache(
     assert analyse_cached(model, data, tmp_path, trained.hash) == first
     with pytest.raises(pytest.fail.Exception):
         analyse_cached(model, data, tmp_path, "another checkpoint")
+    monkeypatch.setattr(sensitivity, "source_hash", lambda _: "a later version of this code")
+    with pytest.raises(pytest.fail.Exception):
+        analyse_cached(model, data, tmp_path, trained.hash)
 
 
 def test_mixed_precision_gives_up_the_poisoned_module_and_no_other(trained: Checkpoint) -> None:
