@@ -60,3 +60,10 @@ class PretrainConfig(TrainSettings, MaskSettings):
     """Of the objective ``rtd``."""
     held_out_tokens: int = Field(default=2000, gt=0)
     """Most tokens of the validation texts on which the model is measured before and after."""
+
+    @model_validator(mode="after")
+    def _of_the_objective(self) -> Self:
+        idle = {"mask_share", "random_share"} if self.objective == "rtd" else {"generator"}
+        if found := idle & self.model_fields_set:
+            raise ValueError(f"'{min(found)}' changes nothing with 'objective: {self.objective}': leave it out")
+        return self

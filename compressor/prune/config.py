@@ -45,7 +45,7 @@ class PruneConfig(StageConfig):
     drop_layers: Annotated[int, Field(ge=0)] | tuple[int, ...] = 0
     """How many layers to remove, the least important first; or which, counted from zero."""
     hidden: int | None = Field(default=None, gt=0)
-    """Channels of the hidden states to keep."""
+    """Channels of the hidden states to keep: those whose weights are largest, whatever ``importance`` says."""
     importance: Method = "taylor"
     uniform: bool = False
     """The same number of heads and neurons in every layer; else one ranking over all layers decides."""
@@ -65,6 +65,8 @@ class PruneConfig(StageConfig):
             raise ValueError("'budget: {ms: …}' and 'latency' go together: times are predicted by a device's table")
         if not (ratios or self.budget or self.drop_layers or self.hidden):
             raise ValueError("say what to remove: 'heads', 'ffn', 'budget', 'drop_layers' or 'hidden'")
+        if not self.cuts and (idle := {"importance", "uniform", "multiple_of"} & self.model_fields_set):
+            raise ValueError(f"'{min(idle)}' is of heads and neurons, of which none are to go: leave it out")
         return self
 
     @property

@@ -21,6 +21,7 @@ from compressor.data.batches import EncodedSplit, sorted_batches
 from compressor.families import FamilyAdapter, adapter_for
 from compressor.families.adapter import linear
 from compressor.shapes import shape_of
+from compressor.sources import source_hash
 from compressor.stage import Progress, silent
 from compressor.text import ATTENTION_MASK
 from compressor.train.objective import Classification
@@ -132,8 +133,9 @@ def cached_importance(
     depths: bool = True,
     progress: Progress = silent,
 ) -> Importance:
-    """Returns :func:`importance_of`, kept in ``folder`` under a key of the checkpoint, the data and the method."""
-    key = sha256_json([checkpoint_hash, [item.ids for item in data.encoded], data.labels, method, task, depths])
+    """Returns :func:`importance_of`, kept in ``folder`` under a key of checkpoint, data, method and this code."""
+    asked = [checkpoint_hash, [item.ids for item in data.encoded], data.labels, method, task, depths]
+    key = sha256_json([*asked, source_hash(__name__)])
     file = folder / f"{key[:32]}.json"
     try:
         return Importance.model_validate_json(file.read_bytes())

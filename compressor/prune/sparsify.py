@@ -61,6 +61,8 @@ class SparsifyConfig(StageConfig):
     def _consistent(self) -> Self:
         if self.method == "movement" and self.activations:
             raise ValueError("'activations' weighs magnitudes: leave it out with 'method: movement'")
+        if self.activations and self.by == "global" and "by" in self.model_fields_set:
+            raise ValueError("'activations' ranks in each matrix: leave 'by' out")
         if self.method != "movement" and self.train is not None:
             raise ValueError("'train' belongs to 'method: movement'")
         check_pattern(self.pattern)

@@ -9,6 +9,7 @@ from torch import nn
 
 from compressor.data.batches import EncodedSplit
 from compressor.evaluation import evaluate_logits, predict_logits
+from compressor.families import adapter_for
 from compressor.quantize.fake import quantizable, quantized
 from compressor.quantize.plan import ActivationRange, QuantizationPlan, Rule, Sensitivity
 
@@ -71,6 +72,8 @@ def simulated_accuracy(
 ) -> float:
     """Returns the accuracy of a model whose modules are rounded as a plan says; 0 where an answer is not finite."""
     bits = {path: _bits(plan.precision_of(path)) for path in quantizable(model)}
+    if not plan.quantize_embeddings:
+        del bits[adapter_for(model.config).word_embeddings]  # files keep the table as it is
     with quantized(model, {path: width for path, width in bits.items() if width}, ranges):
         logits = predict_logits(model, data)
     return evaluate_logits(logits, data.labels).value if np.isfinite(logits).all() else 0.0

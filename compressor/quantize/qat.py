@@ -67,6 +67,10 @@ class QATConfig(TrainSettings):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         check_losses(self.losses)
+        if self.method == "dynamic" and (idle := {"ranges", "observe_sentences"} & self.model_fields_set):
+            raise ValueError(
+                f"'{min(idle)}' is of fixed ranges; 'method: dynamic' finds them at run time: leave it out"
+            )
         return self
 
     def plan(self, ranges: dict[str, ActivationRange] | None = None) -> QuantizationPlan:

@@ -17,6 +17,7 @@ from compressor.data.batches import EncodedSplit
 from compressor.evaluation import predict_logits
 from compressor.quantize.fake import observed, quantizable, quantized
 from compressor.quantize.plan import ActivationRange, Method, Sensitivity
+from compressor.sources import source_hash
 from compressor.stage import Progress, silent
 
 _TABLE = TypeAdapter(tuple[Sensitivity, ...])
@@ -76,8 +77,9 @@ def analyse_cached(
     method: Method = "dynamic",
     progress: Progress = silent,
 ) -> tuple[Sensitivity, ...]:
-    """Returns :func:`analyse`'s table, kept in ``folder`` under a key of the checkpoint, the data and the settings."""
-    key = sha256_json([checkpoint_hash, [item.ids for item in data.encoded], data.labels, bits, method])
+    """Returns :func:`analyse`'s table, kept in ``folder`` under a key of checkpoint, data, settings and this code."""
+    asked = [checkpoint_hash, [item.ids for item in data.encoded], data.labels, bits, method]
+    key = sha256_json([*asked, source_hash(__name__)])
     file = folder / f"{key[:32]}.json"
     try:
         return _TABLE.validate_json(file.read_bytes())

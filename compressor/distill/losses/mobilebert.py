@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch.nn import functional
 
 from compressor.distill.losses.attention import attention_loss
@@ -61,6 +61,12 @@ class MobileBERTLoss(MappedLoss):
     """Factor of the variances' difference."""
     attention: float = Field(default=1.0, ge=0)
     """Factor of the attentions' divergence; 0 leaves them out, for models with unequal numbers of heads."""
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if not any((self.feature, self.mean, self.variance, self.attention)):
+            raise ValueError("all factors of 'mobilebert' are 0: leave the loss out")
+        return self
 
     def state_pairs(self, student: Shape, teacher: Shape) -> Pairs:
         """Returns the outputs of the mapped layers."""

@@ -1,6 +1,7 @@
 """Where results are kept between calls."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,20 @@ def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
     for age, name in enumerate(("new", "folder/part", "old", ".being-written")):
         (tmp_path / name).write_bytes(bytes(10))
         os.utime(tmp_path / name.partition("/")[0], (1000 - age, 1000 - age))
+    os.utime(tmp_path / ".being-written")
     make_room(tmp_path, 30)
     assert len(list(tmp_path.iterdir())) == 4
     make_room(tmp_path, 29)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [".being-written", "folder", "new"]
     make_room(tmp_path, 15)
     assert sorted(entry.name for entry in tmp_path.iterdir()) == [".being-written", "new"]
+
+
+def test_what_a_killed_run_left_half_written_goes_after_a_day(tmp_path: Path) -> None:
+    (tmp_path / ".folder").mkdir()
+    for hours, name in ((25, ".abandoned.part"), (25, ".folder/part"), (23, ".being-written.part"), (25, "kept")):
+        (tmp_path / name).write_bytes(bytes(10))
+        used = time.time() - 3600 * hours
+        os.utime(tmp_path / name.partition("/")[0], (used, used))
+    make_room(tmp_path, 100)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == [".being-written.part", "kept"]

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 
 from compressor.core.checkpoint import Checkpoint
 from compressor.core.errors import DataError, ModelError
@@ -219,3 +220,12 @@ def test_bad_inputs_are_named_before_any_work(maskable_of, tmp_path):
     (deberta.path / "config.json").write_text(config)
     with pytest.raises(ModelError, match="no head that predicts masked words"):
         stage().requires(where(tmp_path, Checkpoint.open(deberta.path)))
+
+
+@pytest.mark.parametrize(
+    ("objective", "idle"),
+    [("rtd", {"mask_share": 0.5}), ("rtd", {"random_share": 0.2}), ("mlm", {"generator": {"width": 0.5}})],
+)
+def test_settings_that_an_objective_does_not_read_are_refused(objective, idle):
+    with pytest.raises(ValidationError, match=f"'{next(iter(idle))}' changes nothing with 'objective: {objective}'"):
+        PretrainConfig.model_validate({"objective": objective, **idle})

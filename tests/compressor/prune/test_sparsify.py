@@ -76,3 +76,9 @@ def test_a_ratio_belongs_to_patterns_without_one():
     for settings in ({}, {"pattern": "2:4", "ratio": 0.5}, {"pattern": "4x1"}):
         with pytest.raises(ValidationError):
             SparsifyConfig(**settings)
+
+
+def test_a_ranking_over_all_matrices_is_refused_where_each_is_ranked_by_itself():
+    with pytest.raises(ValidationError, match="ranks in each matrix"):
+        SparsifyConfig(ratio=0.5, activations=True, by="global")
+    assert SparsifyConfig(ratio=0.5, activations=True, by="matrix").activations

@@ -14,6 +14,7 @@ from compressor.distill.config import DistillConfig
 from compressor.distill.stage import Distill
 from compressor.families import adapter_for
 from compressor.models import load_compressed, load_config, unique_parameters
+from compressor.prune import importance
 from compressor.prune.config import PruneConfig
 from compressor.prune.costs import Costs
 from compressor.prune.importance import IMPORTANCE, importance_of
@@ -291,7 +292,26 @@ def test_what_would_break_the_model_is_refused_before_any_work(settings, message
     assert not (tmp_path / "importance").exists()
 
 
+def test_importances_are_kept_for_the_next_ratio_and_found_again_by_other_code(checkpoint_of, tmp_path, monkeypatch):
+    where = context(tmp_path, checkpoint_of("bert"))
+    first = run_stage(Prune(PruneConfig(ffn=0.25)), where, tmp_path / "first")
+    monkeypatch.setattr(importance, "importance_of", lambda *_, **__: pytest.fail("looked again"))
+    second = run_stage(Prune(PruneConfig(ffn=0.5)), where, tmp_path / "second")
+    assert second["parameters"]["after"] < first["parameters"]["after"]
+    monkeypatch.setattr(importance, "source_hash", lambda _: "a later version of this code")
+    with pytest.raises(pytest.fail.Exception, match="looked again"):
+        run_stage(Prune(PruneConfig(ffn=0.5)), where, tmp_path / "third")
+
+
 def test_settings_that_say_nothing_or_too_much_are_refused():
     for settings in ({}, {"heads": 1.0}, {"heads": 0.1, "budget": {"parameters": 1}}, {"budget": {"ms": 1.0}}):
         with pytest.raises(ValidationError):
             PruneConfig(**settings)
+
+
+@pytest.mark.parametrize("idle", [{"importance": "taylor"}, {"uniform": True}, {"multiple_of": 8}])
+@pytest.mark.parametrize("removed", [{"hidden": 16}, {"drop_layers": 1}])
+def test_settings_of_heads_and_neurons_are_refused_where_none_go(removed, idle):
+    with pytest.raises(ValidationError, match=f"'{next(iter(idle))}' is of heads and neurons"):
+        PruneConfig.model_validate({**removed, **idle})
+    assert PruneConfig.model_validate({**removed, **idle, "ffn": 0.5}).cuts

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import nn
 
 from compressor.core.checkpoint import Checkpoint
@@ -61,12 +62,13 @@ def test_query_key_and_value_share_the_grid_of_their_input(trained: Checkpoint) 
 
 @pytest.mark.parametrize(
     ("method", "ranges", "precision"),
-    [("static", "learned", "int8"), ("static", "observed", "int8"), ("dynamic", "learned", "int4")],
+    [("static", "learned", "int8"), ("static", "observed", "int8"), ("dynamic", None, "int4")],
 )
 def test_weights_end_on_the_exporters_grid_and_the_task_is_kept(
-    trained: Checkpoint, tmp_path: Path, method: str, ranges: str, precision: str
+    trained: Checkpoint, tmp_path: Path, method: str, ranges: str | None, precision: str
 ) -> None:
-    settings = {"method": method, "ranges": ranges, "precision": precision, "epochs": 1, "batch_size": 16}
+    settings = {"method": method, "precision": precision, "epochs": 1, "batch_size": 16}
+    settings |= {"ranges": ranges} if ranges else {}
     stage = QAT(QATConfig.model_validate(settings))
     facts = run_stage(stage, context(tmp_path, trained, data=DATA), tmp_path / "out")
     evaluation = facts["evaluation"]
@@ -134,3 +136,10 @@ def test_a_task_of_several_labels_or_none_is_refused_before_any_work(tmp_path: P
     where = context(tmp_path, checkpoint, data=replace(DATA, label_names=checkpoint.labels, task=task))
     with pytest.raises(RecipeError, match=f"the stage qat does not train {task}"):
         QAT(QATConfig()).requires(where)
+
+
+@pytest.mark.parametrize("idle", [{"ranges": "learned"}, {"observe_sentences": 8}])
+def test_settings_of_fixed_ranges_are_refused_where_ranges_are_found_at_run_time(idle: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match=f"'{next(iter(idle))}' is of fixed ranges"):
+        QATConfig.model_validate({"method": "dynamic", **idle})
+    QATConfig.model_validate(idle)

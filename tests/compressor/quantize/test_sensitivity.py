@@ -88,6 +88,9 @@ def test_a_second_analysis_is_read_from_the_cache(
     assert analyse_cached(model, data, tmp_path, trained.hash) == first
     with pytest.raises(pytest.fail.Exception):
         analyse_cached(model, data, tmp_path, "another checkpoint")
+    monkeypatch.setattr(sensitivity, "source_hash", lambda _: "a later version of this code")
+    with pytest.raises(pytest.fail.Exception):
+        analyse_cached(model, data, tmp_path, trained.hash)
 
 
 def test_mixed_precision_gives_up_the_poisoned_module_and_no_other(trained: Checkpoint) -> None:
@@ -100,6 +103,19 @@ def test_mixed_precision_gives_up_the_poisoned_module_and_no_other(trained: Chec
     assert plan.precision_of("bert.encoder.layer.0.output.dense") == "int4"
     assert simulated_accuracy(model, data, plan) >= 0.95
     assert plan.sensitivities == table
+
+
+def test_a_table_that_files_keep_is_not_rounded_in_the_simulation(trained: Checkpoint) -> None:
+    model, data = load_compressed(trained.path), encoded(trained)
+    with torch.no_grad():  # four bits leave nothing of a word beside such a number, which its position takes away again
+        model.get_submodule("bert.embeddings.word_embeddings").weight[:, 0] += 60.0  # type: ignore[index, operator]
+        model.get_submodule("bert.embeddings.position_embeddings").weight[:, 0] -= 60.0  # type: ignore[index, operator]
+    whole = simulated_accuracy(model, data, QuantizationPlan.uniform("fp32"))
+    only = {"policy": [{"pattern": "*word_embeddings", "precision": "int4"}]}
+    rounded = QuantizationPlan.model_validate({"precision": "int4", **only})
+    kept = QuantizationPlan.model_validate({"precision": "int4", **only, "quantize_embeddings": False})
+    assert simulated_accuracy(model, data, rounded) < whole
+    assert simulated_accuracy(model, data, kept) == whole
 
 
 def test_refinements_keep_more_and_more_up_to_half() -> None:

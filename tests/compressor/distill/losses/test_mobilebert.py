@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from compressor.distill.losses.attention import attention_loss
 from compressor.distill.losses.mobilebert import MobileBERTLoss, feature_map_loss
@@ -60,3 +61,10 @@ def test_without_attentions_unequal_heads_and_widths_are_fine() -> None:
     term = settings.term(STUDENT, teacher).double()
     assert [tuple(parameter.shape) for parameter in term.parameters()] == [(8, 6)] * 2
     assert torch.isfinite(term(made(STUDENT, seed=5), made(teacher, seed=6), MASK, torch.zeros(3)))
+
+
+def test_a_loss_of_nothing_is_refused() -> None:
+    nothing = {"feature": 0, "mean": 0, "variance": 0}
+    assert MobileBERTLoss.model_validate(nothing).attention == 1
+    with pytest.raises(ValidationError, match="leave the loss out"):
+        MobileBERTLoss.model_validate({**nothing, "attention": 0})
