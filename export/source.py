@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -36,6 +37,7 @@ from export.calibration_check import check_calibration
 from export.parity import ParityCase, parity_cases
 from export.texts import texts_for
 
+_LOG = logging.getLogger(__name__)
 MIN_LENGTH = 3
 """Two special tokens and one piece of text."""
 SENSITIVITY_SENTENCES = 256
@@ -224,11 +226,20 @@ def _folder(cache: Path | None) -> Iterator[Path]:
 def check_lengths(lengths: tuple[int, ...], config: Any) -> tuple[int, ...]:
     """Returns the lengths in ascending order, each once.
 
+    A length below MIN_LENGTH beside longer ones (``1,32,128``, as one writes TensorRT's smallest shape) is no bucket of
+    its own: the next one begins at one token anyway.
+
     Raises:
         UsageError: none, too short for one piece of text, or more tokens than a model of this config takes.
     """
     limit = adapter_for(config).max_tokens(config)
     ordered = tuple(sorted(set(lengths)))
+    while len(ordered) > 1 and 0 < ordered[0] < MIN_LENGTH:
+        _LOG.warning(
+            "no text fits %d tokens with its special ones; it is left out, and the length %d takes all up to it",
+            *ordered[:2],
+        )
+        ordered = ordered[1:]
     if not ordered or ordered[0] < MIN_LENGTH or ordered[-1] > limit:
         raise UsageError(
             f"lengths {', '.join(map(str, ordered)) or 'none'}: expected numbers from {MIN_LENGTH} to {limit}, "
