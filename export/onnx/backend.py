@@ -163,8 +163,9 @@ def audit_note(folder: Path) -> dict[str, str]:
     return {
         "half_audit": (
             f"on {audit.sentences} sentences to {audit.longest_tokens} tokens the values meant for half reach "
-            f"{largest:.4g} of {audit.half_max:.0f}; {len(audit.widened)} nodes stay FP32 for it; rounding every half "
-            f"result moves the logits by {audit.emulated_error:.2g} of their spread ({RANGES_FILE})"
+            f"{largest:.4g} of {audit.half_max:.0f}; {len(audit.widened)} nodes stay FP32 for it; on "
+            f"{audit.emulated_sentences} of the sentences, rounding every half result moves the logits by "
+            f"{audit.emulated_error:.2g} of their spread ({RANGES_FILE})"
         )
     }
 

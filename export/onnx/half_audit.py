@@ -34,6 +34,8 @@ MARGIN = 4.0
 MAX_ERROR = 0.05
 """Largest error of the emulated logits, in units of their spread; float parity of the file itself is stricter."""
 SENTENCES, LONG_SENTENCES = 64, 4
+EMULATED_SENTENCES = 16
+"""Of SENTENCES, besides the long ones: node by node, unfused, a graph takes several times as long."""
 _WORST = 12
 
 
@@ -56,6 +58,7 @@ class HalfAudit(Record):
     """The nodes that half arithmetic was meant for, the largest magnitudes first."""
     widened: tuple[Peak, ...]
     """Those that stay FP32 because of it."""
+    emulated_sentences: int
     emulated_error: float
     """Largest error of the logits with every half result rounded to half, in units of their spread."""
 
@@ -73,16 +76,17 @@ def audited_half(
     Raises:
         StageError: half arithmetic still overflows, or moves the logits by more than ``MAX_ERROR`` of their spread.
     """
-    sample = _sample(calibration)
+    sample, few = _sample(calibration, SENTENCES), _sample(calibration, EMULATED_SENTENCES)
     common.ShapeInferencePass()(model)
     peaks = _peaks(model, keep_fp32, sample)
     too_large = {node for node, peak in peaks.items() if peak.magnitude * MARGIN > HALF_MAX}
-    reference = _outputs(model, sample)
+    reference = _outputs(model, few)
     to_half(model, lambda node: node in too_large or keep_fp32(node))
-    found = _outputs(emulated(model), sample)
+    found = _outputs(emulated(model), few)
     ordered = sorted(peaks.values(), key=lambda peak: -peak.magnitude)
     audit = HalfAudit(
         sentences=len(sample),
+        emulated_sentences=len(few),
         longest_tokens=sample.lengths[-1],
         peaks=tuple(ordered[:_WORST]),
         widened=tuple(peak for peak in ordered if peak.magnitude * MARGIN > HALF_MAX),
@@ -156,9 +160,9 @@ def _peaks(model: ir.Model, keep_fp32: Callable[[ir.Node], bool], sample: Calibr
     }
 
 
-def _sample(calibration: Calibration) -> Calibration:
-    """A spread of the texts, and some joined until they fill the longest length."""
-    texts = [calibration.texts[at] for at in spread(len(calibration), SENTENCES)]
+def _sample(calibration: Calibration, count: int) -> Calibration:
+    """A spread of ``count`` texts, and some joined until they fill the longest length."""
+    texts = [calibration.texts[at] for at in spread(len(calibration), count)]
     words = calibration.encoder.max_tokens
     joined = [
         _join(list(islice(cycle(texts), start, start + words))) for start in range(min(LONG_SENTENCES, len(texts)))
