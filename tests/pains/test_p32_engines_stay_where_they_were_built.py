@@ -14,7 +14,7 @@ from devices.targets.target import Completed
 
 def device(version: str, board: str, mode: str) -> Mock:
     target = Mock()
-    target.path = lambda name: f"/w/{name}"
+    target.kept = lambda name: f"/w/{name}"
     target.fingerprint = lambda: {"model": board}
     target.conditions = lambda: Conditions(clock_s=0, cores=6, power_mode=mode)
     banner = f"&&&& RUNNING TensorRT.trtexec [TensorRT v{version}]"
