@@ -123,8 +123,7 @@ def _against(data: ReportData, best: ArtifactRow, baseline: BaselineRow, *, is_f
 
 
 def _speed_up(data: ReportData, artifact: str, baseline: str) -> SpeedUp | None:
-    pairs = {(item.artifact, item.baseline): item for item in data.speed_ups}
-    return pairs.get((artifact, baseline))
+    return next((item for item in data.speed_ups if (item.artifact, item.baseline) == (artifact, baseline)), None)
 
 
 def _timed(rows: tuple[Row, ...]) -> list[Row]:

@@ -59,6 +59,7 @@ class HalfAudit(Record):
     widened: tuple[Peak, ...]
     """Those that stay FP32 because of it."""
     emulated_sentences: int
+    """How many of the sentences ran with every half result rounded."""
     emulated_error: float
     """Largest error of the logits with every half result rounded to half, in units of their spread."""
 
